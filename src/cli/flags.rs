@@ -10,6 +10,7 @@ use super::cluster::ClusterFlags;
 use super::journal::JournalFlags;
 use super::key_flags::{admin_settings, help};
 use super::timestamp::TimestampFlags;
+use super::token::TokenFlags;
 use crate::control::config::files::IniFiles;
 use crate::control::launch::Launch;
 
@@ -17,6 +18,7 @@ const EXAMPLES: &str = "\
 Examples:
   chronos                                    serve on 127.0.0.1:7253, one pinned thread per core
   chronos timestamp --help                   strictly increasing timestamps
+  chronos token new --help                   tokens for clients
   chronos demo                               see two timers pop, nothing to set up
   chronos --listen 0.0.0.0:7253 --cores 2-5  serve a network on four cores
   chronos --data-dir /var/lib/chronos        timers survive the restart of everything
@@ -148,6 +150,7 @@ pub(super) enum Tool {
     Cluster(ClusterFlags),
     Journal(Box<JournalFlags>),
     Timestamp(Box<TimestampFlags>),
+    Token(TokenFlags),
 }
 
 impl Flags {

@@ -14,6 +14,7 @@ mod node;
 mod runtime;
 mod terminal;
 mod timestamp;
+mod token;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -37,6 +38,7 @@ pub fn run() -> ExitCode {
         Some(Tool::Cluster(flags)) => cluster::run(flags),
         Some(Tool::Journal(flags)) => journal::run(flags),
         Some(Tool::Timestamp(flags)) => timestamp::run(flags),
+        Some(Tool::Token(flags)) => token::run(flags),
         None => run_node(&flags),
     })
 }

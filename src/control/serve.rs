@@ -241,15 +241,7 @@ fn source(config: &Config, files: ConfigFiles, node: &NodeHandle, originals: Ori
     let reload = move || {
         let mut reloader = reloader.lock().unwrap_or_else(PoisonError::into_inner);
         let view = reloader.reload()?;
-        if let Some(secrets) = reloader.take_secrets() {
-            commander.command(&Command::Secrets(secrets));
-        }
-        if let Some(rules) = reloader.take_rules() {
-            commander.command(&Command::Rules(rules));
-        }
-        if let Some(acceptor) = reloader.take_acceptor() {
-            commander.command(&Command::Acceptor(acceptor));
-        }
+        reloader.take_commands().iter().for_each(|command| commander.command(command));
         if let Some(view) = view {
             commander.command(&Command::View(view.clone()));
             readers.set_view(view);

@@ -10,6 +10,7 @@ use crate::core::copies::Copies;
 use crate::core::gate::NamedAddresses;
 use crate::core::peers::secret::Secrets;
 use crate::node::callbacks::policy::Rules;
+use crate::node::clients::tokens::Tokens;
 use crate::node::meters::CoreMeters;
 use crate::ring::Waker;
 use crate::tls::acceptor::Acceptor;
@@ -34,6 +35,8 @@ pub enum Command {
     Members(NamedAddresses),
     /// Take the cluster's secrets, read again. Open connections are not asked again.
     Secrets(Arc<Secrets>),
+    /// Take the tokens of clients, read again.
+    Tokens(Arc<Tokens>),
     /// Take the rules of where callbacks may go, read again.
     Rules(Arc<Rules>),
     /// Take what further connections over TLS are accepted with. Open ones stay as they are.

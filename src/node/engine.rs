@@ -246,6 +246,7 @@ impl Engine {
                     self.peers.guard.secrets = Some(Arc::clone(&secrets));
                     self.clients.service.guard.secrets = Some(secrets);
                 }
+                Command::Tokens(tokens) => self.clients.service.tokens = Some(tokens),
                 Command::Rules(rules) => {
                     self.change_destinations(|them| them.rules = Rules::clone(&rules));
                 }

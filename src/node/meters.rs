@@ -208,6 +208,12 @@ meters! {
     requests_bad: Counter,
     /// Requests refused with 503 at a limit.
     requests_refused: Counter,
+    /// Requests refused because they had no token.
+    requests_without_token: Counter,
+    /// Requests refused because their token is not known.
+    requests_of_unknown_token: Counter,
+    /// Requests refused because the role of their token may not make them.
+    requests_beyond_role: Counter,
     /// Client connections open.
     connections: Gauge,
     /// Client connections accepted.

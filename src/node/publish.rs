@@ -82,6 +82,10 @@ pub fn publish(engine: &mut Engine) -> bool {
 fn publish_clients(meters: &CoreMeters, clients: &Clients) {
     meters.requests.set(clients.answered + clients.service.written);
     meters.requests_bad.set(clients.service.bad);
+    let denied = clients.service.denied;
+    meters.requests_without_token.set(denied.missing);
+    meters.requests_of_unknown_token.set(denied.unknown);
+    meters.requests_beyond_role.set(denied.forbidden);
     meters.connections.set(clients.open() as u64);
     meters.connections_accepted.set(clients.accepted);
     meters.connections_refused.set(clients.refused);

@@ -11,6 +11,7 @@ use crate::cluster::view::Membership;
 use crate::core::peers::secret::Guard;
 use crate::node::callbacks::listeners::Reserved;
 use crate::node::callbacks::policy::Rules;
+use crate::node::clients::tokens::Tokens;
 use crate::tls::acceptor::Acceptor;
 
 /// The settings of all cores of a node.
@@ -47,6 +48,8 @@ pub struct NodeSettings {
     pub limits: Limits,
     /// How callbacks are made.
     pub callbacks: CallbackLimits,
+    /// The tokens of clients. `None`: nobody needs one.
+    pub tokens: Option<Arc<Tokens>>,
     /// Where callbacks may go.
     pub rules: Rules,
     /// The members at the start. `None`: this node alone.
@@ -176,6 +179,7 @@ impl Default for NodeSettings {
             name: "127.0.0.1:7253".into(),
             limits: Limits::default(),
             callbacks: CallbackLimits::default(),
+            tokens: None,
             rules: Rules::default(),
             membership: None,
             cluster: ClusterLimits::default(),

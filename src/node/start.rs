@@ -584,6 +584,7 @@ impl Seat {
         let mut service = Service::new(&settings.limits, settings.accept_strangers);
         let own = ShardIndex(self.own as u16);
         service.guard = settings.guard.clone();
+        service.tokens.clone_from(&settings.tokens);
         service.timestamp_asks = self.oracle.as_ref().map(|_| Vec::new());
         self.listeners.open(&mut ring);
         let mut clients = Clients::new(service, own, &settings.limits, began.mono);

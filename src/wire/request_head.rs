@@ -59,6 +59,8 @@ pub struct RequestHead<'a> {
     pub framing: Framing,
     /// Whether the connection stays open after the answer, by version and `Connection`.
     pub keep_alive: bool,
+    /// The value of `Authorization`, if there is one.
+    pub authorization: Option<&'a [u8]>,
     /// Whether the client waits for an answer 100 before it sends the body (`Expect:
     /// 100-continue`).
     pub expects_continue: bool,
@@ -127,7 +129,8 @@ impl HeadProgress {
 ///   (section 6.3),
 /// - `Transfer-Encoding` in HTTP/1.0 (section 6.1),
 /// - HTTP/1.1 without `Host`, two `Host` headers, or a `Host` with bytes that no host has (section
-///   3.2).
+///   3.2),
+/// - two `Authorization` headers.
 ///
 /// `Expect` in HTTP/1.0 is ignored (RFC 9110 section 10.1.1).
 ///
@@ -269,7 +272,8 @@ fn names_another_version(bytes: &[u8]) -> bool {
 /// What the headers say that decide how the request is read. Every other header is skipped by the
 /// length of its name alone.
 #[derive(Default)]
-struct Deciding {
+struct Deciding<'a> {
+    authorization: Option<&'a [u8]>,
     length: Option<u64>,
     is_chunked: bool,
     hosts: u32,
@@ -310,13 +314,14 @@ fn interpret<'a>(
         query,
         framing,
         keep_alive: !decided.closes && (!is_http10 || decided.stays),
+        authorization: decided.authorization,
         expects_continue: decided.expects_continue && !is_http10,
         is_http10,
         head_bytes,
     })
 }
 
-fn read_headers(headers: &[Header<'_>], is_http10: bool) -> Result<Deciding, HeadError> {
+fn read_headers<'a>(headers: &[Header<'a>], is_http10: bool) -> Result<Deciding<'a>, HeadError> {
     let mut decided = Deciding::default();
     for header in headers {
         let (name, value) = (header.name.as_bytes(), header.value);
@@ -340,6 +345,11 @@ fn read_headers(headers: &[Header<'_>], is_http10: bool) -> Result<Deciding, Hea
                 decided.closes |= list_holds(value, b"close");
                 decided.stays |= list_holds(value, b"keep-alive");
             }
+            13 if name.eq_ignore_ascii_case(b"authorization") => {
+                if decided.authorization.replace(value).is_some() {
+                    return Err(refused(400, "Authorization: expected one, got two"));
+                }
+            }
             14 if name.eq_ignore_ascii_case(b"content-length") => {
                 let length = parse_length(value)
                     .ok_or(refused(400, "Content-Length: expected one decimal number"))?;
@@ -359,7 +369,7 @@ fn read_headers(headers: &[Header<'_>], is_http10: bool) -> Result<Deciding, Hea
 fn read_transfer_encoding(
     value: &[u8],
     is_http10: bool,
-    decided: &mut Deciding,
+    decided: &mut Deciding<'_>,
 ) -> Result<(), HeadError> {
     if is_http10 {
         return Err(refused(400, "Transfer-Encoding: not allowed in HTTP/1.0"));

@@ -17,3 +17,4 @@ mod memory;
 mod semantics;
 mod sink;
 mod stop;
+mod tokens;

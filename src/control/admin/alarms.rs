@@ -23,7 +23,7 @@ struct CountAlarm {
     text: &'static str,
 }
 
-const ALARMS: [CountAlarm; 10] = [
+const ALARMS: [CountAlarm; 11] = [
     CountAlarm {
         count: |meters| meters.peer_twins.get(),
         text: "two processes say that they are the same node; stop one of the two, or give one of \
@@ -76,6 +76,11 @@ const ALARMS: [CountAlarm; 10] = [
         text: "the wall clock shows less than the journal's newest page: the time of that page \
                counts as the present, and timers may pop late by as much. Set the clock (NTP) and \
                restart the node",
+    },
+    CountAlarm {
+        count: |meters| meters.requests_of_unknown_token.get(),
+        text: "requests with a token that is not in auth.tokens_file: a client has a token that \
+               was taken out, this node lacks a line that others have, or somebody guesses",
     },
 ];
 
@@ -135,7 +140,7 @@ mod tests {
     fn each_alarm_counts_its_own() {
         let meters = CoreMeters::default();
         let counts = |meters: &CoreMeters| ALARMS.map(|alarm| (alarm.count)(meters));
-        assert_eq!(counts(&meters), [0; 10]);
+        assert_eq!(counts(&meters), [0; 11]);
         meters.peer_twins.set(1);
         meters.peer_same_instance.set(2);
         meters.peer_refusals.set(3);
@@ -146,6 +151,7 @@ mod tests {
         meters.ring_shortages.set(8);
         meters.journal_stalls.set(9);
         meters.journal_clock_behind_ms.set(10);
-        assert_eq!(counts(&meters), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        meters.requests_of_unknown_token.set(11);
+        assert_eq!(counts(&meters), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
     }
 }

@@ -104,6 +104,9 @@ pub enum Problem {
     /// A file of `[tls]` cannot be used.
     #[error("[tls] {0}")]
     Tls(TlsFileError),
+    /// The file of the tokens cannot be used.
+    #[error("[auth] tokens_file: {0}")]
+    Tokens(SecretFileError),
     /// Values that are valid alone and contradict each other. The text names them and says what to
     /// change.
     #[error("{0}")]
@@ -120,6 +123,7 @@ impl Problem {
             Problem::Unknown { .. } => "unknown",
             Problem::Value { .. } => "value",
             Problem::Secret(_) => "secret",
+            Problem::Tokens(_) => "tokens",
             Problem::Tls(_) => "tls",
             Problem::Conflict(_) => "conflict",
         }

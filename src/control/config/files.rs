@@ -138,8 +138,8 @@ impl ConfigFiles {
         let timestamp = &mut config.timestamp;
         let passwords = &mut timestamp.zookeeper_password_file;
         let TlsConfig { cert, key, client_ca, .. } = &mut config.tls;
-        let secret = &mut config.secret_file;
-        for path in [&mut timestamp.file, passwords, secret, cert, key, client_ca] {
+        let (secret, tokens) = (&mut config.secret_file, &mut config.tokens_file);
+        for path in [&mut timestamp.file, passwords, secret, tokens, cert, key, client_ca] {
             // The path is made absolute, because a daemon works in another folder. An error means
             // an empty path, which stays empty.
             if let Ok(whole) = std::path::absolute(&*path) {
@@ -149,6 +149,10 @@ impl ConfigFiles {
         if !config.secret_file.is_empty() {
             let secrets = secret_file::read(Path::new(&config.secret_file));
             config.node.guard.secrets = Some(Arc::new(secrets.map_err(Problem::Secret)?));
+        }
+        if !config.tokens_file.is_empty() {
+            let tokens = secret_file::read_tokens(Path::new(&config.tokens_file));
+            config.node.tokens = Some(Arc::new(tokens.map_err(Problem::Tokens)?));
         }
         let listen = config.tls.address(config.node.listen);
         if let Some(listen) = listen.filter(|_| config.node.serves_timers) {

@@ -24,12 +24,13 @@ pub struct Section {
 }
 
 /// Every section, in the order of the reference file.
-pub const SECTIONS: [Section; 10] = [
+pub const SECTIONS: [Section; 11] = [
     Section { name: "node", help: "Where this node listens and what it runs on." },
     Section {
         name: "tls",
         help: "TLS for clients, beside the plain listener; the files are read again on SIGHUP.",
     },
+    Section { name: "auth", help: "Who may use the API for clients." },
     Section { name: "limits", help: "Bounds; at each, requests are refused with 503, 413 or 431." },
     Section {
         name: "journal",
@@ -203,7 +204,7 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 91] = [
+pub static KEYS: [Key; 92] = [
     Key {
         section: "node",
         name: "listen",
@@ -312,6 +313,17 @@ pub static KEYS: [Key; 91] = [
     },
     integer!("tls", handshake_timeout_ms in tls: u64, 100, HOUR_MS, "milliseconds",
         "Time in which a handshake must be over; then its connection closes."),
+    Key {
+        section: "auth",
+        name: "tokens_file",
+        kind: ValueKind::Text { bytes_max: 4_096 },
+        flag: None,
+        help: "The file of the tokens that clients show (chronos token new makes one and its \
+               line): a name, a role and the SHA-256 of the token a line. Writable and readable \
+               by this user alone, and read again on SIGHUP. Empty: nobody needs a token.",
+        get: |config| Value::Text(config.tokens_file.clone()),
+        set: |config, value| config.tokens_file = value.text().into(),
+    },
     limit!(timers_max: u64, 1, 4_000_000_000, "timers",
         "Timers and tombstones that the node holds, shared out evenly to its cores. Above it: \
          503."),

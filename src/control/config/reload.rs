@@ -13,9 +13,8 @@ use super::load::Loaded;
 use super::settings::Config;
 use super::tls::TlsConfig;
 use crate::cluster::view::View;
-use crate::core::peers::secret::Secrets;
 use crate::node::callbacks::policy::Rules;
-use crate::tls::acceptor::Acceptor;
+use crate::node::commands::Command;
 
 /// Reads the configuration of a running node again.
 #[derive(Debug)]
@@ -25,19 +24,14 @@ pub(crate) struct Reloader {
     config: Config,
     /// The view that the cores were given last.
     view: Arc<View>,
-    /// Whether the secrets have changed since the cores got theirs.
-    has_secrets: bool,
-    /// The same of the rules of where callbacks may go.
-    has_rules: bool,
-    /// Whether the certificate has, or what clients are asked for.
-    has_acceptor: bool,
+    /// What the cores are to be told of what has changed.
+    commands: Vec<Command>,
 }
 
 impl Reloader {
     /// Makes the reloader of a node that was started with `config` from `files` and has this view.
     pub(crate) fn new(files: ConfigFiles, config: Config, view: Arc<View>) -> Self {
-        let (has_secrets, has_rules, has_acceptor) = (false, false, false);
-        Self { files, config, view, has_secrets, has_rules, has_acceptor }
+        Self { files, config, view, commands: Vec::new() }
     }
 
     /// Returns the view that the cores were given last.
@@ -45,25 +39,9 @@ impl Reloader {
         &self.view
     }
 
-    /// Returns the secrets if they have changed since the cores got theirs. The caller must give
-    /// them to the cores: the next call returns `None`.
-    pub(crate) fn take_secrets(&mut self) -> Option<Arc<Secrets>> {
-        let secrets = self.config.node.guard.secrets.clone();
-        secrets.filter(|_| std::mem::take(&mut self.has_secrets))
-    }
-
-    /// Returns the rules of where callbacks may go if they have changed since the cores got theirs.
-    /// The caller must give them to the cores: the next call returns `None`.
-    pub(crate) fn take_rules(&mut self) -> Option<Arc<Rules>> {
-        std::mem::take(&mut self.has_rules).then(|| Arc::new(self.config.node.rules.clone()))
-    }
-
-    /// Returns what connections over TLS are accepted with, if that has changed since the cores got
-    /// theirs. The caller must give it to the cores: the next call returns `None`.
-    pub(crate) fn take_acceptor(&mut self) -> Option<Arc<Acceptor>> {
-        let tls = self.config.node.tls.as_ref();
-        let acceptor = tls.map(|tls| Arc::clone(&tls.acceptor));
-        acceptor.filter(|_| std::mem::take(&mut self.has_acceptor))
+    /// Returns what the cores are to be told since the last call, but the members.
+    pub(crate) fn take_commands(&mut self) -> Vec<Command> {
+        std::mem::take(&mut self.commands)
     }
 
     /// Reads the files again. Returns
@@ -123,12 +101,26 @@ impl Reloader {
     /// Takes what else may change while a node runs.
     fn read_rest(&mut self, read: &Config) {
         self.read_secrets(read);
+        self.read_tokens(read);
         if self.config.node.rules != read.node.rules {
             self.config.node.rules.clone_from(&read.node.rules);
-            self.has_rules = true;
+            self.commands.push(Command::Rules(Arc::new(read.node.rules.clone())));
             let Rules { allow, deny } = &read.node.rules;
             let (allow, deny) = (allow.len(), deny.len());
             info!(allow, deny, "reloaded: the rules of where callbacks may go have changed");
+        }
+    }
+
+    /// Takes the tokens of the file that the node was started with.
+    fn read_tokens(&mut self, read: &Config) {
+        let (running, tokens) = (&mut self.config.node.tokens, &read.node.tokens);
+        let is_same_file = self.config.tokens_file == read.tokens_file;
+        if let Some(tokens) =
+            tokens.as_ref().filter(|_| is_same_file && *running != read.node.tokens)
+        {
+            *running = Some(Arc::clone(tokens));
+            self.commands.push(Command::Tokens(Arc::clone(tokens)));
+            info!(count = tokens.count(), "reloaded: the tokens of clients have changed");
         }
     }
 
@@ -141,7 +133,7 @@ impl Reloader {
             return;
         }
         running.secrets.clone_from(read_secrets);
-        self.has_secrets = true;
+        self.commands.extend(read_secrets.clone().map(Command::Secrets));
         let count = read_secrets.as_ref().map_or(0, |secrets| secrets.count());
         info!(count, "reloaded: the cluster's secrets have changed; connections that stand stay");
     }
@@ -159,7 +151,7 @@ impl Reloader {
         };
         if running.acceptor != new.acceptor {
             running.acceptor = Arc::new(new.acceptor.following(&running.acceptor));
-            self.has_acceptor = true;
+            self.commands.push(Command::Acceptor(Arc::clone(&running.acceptor)));
             info!("reloaded: further connections over TLS get the new certificate");
         }
     }
@@ -271,7 +263,13 @@ mod tests {
             format!("[cluster]\nlocalhost = a\nnode = a\nsecret_file = {}\n", file.display())
         };
         let mut reloader = begin(folder.path(), &with(&secret));
-        let count = |reloader: &mut Reloader| reloader.take_secrets().map(|them| them.count());
+        let count = |reloader: &mut Reloader| {
+            let told = reloader.take_commands();
+            told.into_iter().find_map(|command| match command {
+                Command::Secrets(secrets) => Some(secrets.count()),
+                _ => None,
+            })
+        };
         assert!(reloader.reload().is_ok() && count(&mut reloader).is_none(), "the same");
         write(&format!("{one}\n{two}"), 0o600);
         assert!(reloader.reload().is_ok());

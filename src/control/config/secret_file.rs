@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::core::peers::secret::{FILE_BYTES_MAX, SecretError, Secrets};
+use crate::node::clients::tokens::{self, Tokens, TokensError};
 use crate::ring::user_id;
 
 /// What is wrong with the secret file. The text says what to do.
@@ -59,7 +60,7 @@ pub enum SecretFileError {
         /// The file as the operator named it.
         file: String,
         /// What is wrong with the text.
-        error: SecretError,
+        error: String,
     },
 }
 
@@ -67,7 +68,17 @@ pub enum SecretFileError {
 pub(crate) fn read(path: &Path) -> Result<Secrets, SecretFileError> {
     let text = read_private(path, FILE_BYTES_MAX)?;
     let file = path.display().to_string();
-    Secrets::parse(&text).map_err(|error| SecretFileError::Content { file, error })
+    let content = |error: SecretError| SecretFileError::Content { file, error: error.to_string() };
+    Secrets::parse(&text).map_err(content)
+}
+
+/// Reads the tokens of a file. The hashes in it are no secrets, but who may write it gives out
+/// tokens.
+pub(crate) fn read_tokens(path: &Path) -> Result<Tokens, SecretFileError> {
+    let text = read_private(path, tokens::FILE_BYTES_MAX)?;
+    let file = path.display().to_string();
+    let content = |error: TokensError| SecretFileError::Content { file, error: error.to_string() };
+    Tokens::parse(&text).map_err(content)
 }
 
 /// Reads a file that is for its owner alone. A symbolic link is followed. Reads at most one byte

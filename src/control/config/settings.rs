@@ -58,6 +58,8 @@ pub struct Config {
     pub tls: TlsConfig,
     /// The file that the secrets of [`NodeSettings::guard`] are read from; empty: no secrets.
     pub secret_file: String,
+    /// The file that [`NodeSettings::tokens`] is read from; empty: nobody needs a token.
+    pub tokens_file: String,
     /// The admin API.
     pub admin: AdminSettings,
     /// The log.
@@ -76,6 +78,7 @@ impl Default for Config {
             timestamp: TimestampConfig::default(),
             tls: TlsConfig::default(),
             secret_file: String::new(),
+            tokens_file: String::new(),
             admin: AdminSettings::default(),
             log: LogSettings::default(),
             membership: Membership::default(),

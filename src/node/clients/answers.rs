@@ -178,6 +178,7 @@ fn write_body(
 fn status_line(status: u16) -> &'static str {
     match status {
         400 => "400 Bad Request",
+        401 => "401 Unauthorized",
         403 => "403 Forbidden",
         404 => "404 Not Found",
         408 => "408 Request Timeout",

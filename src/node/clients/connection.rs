@@ -23,6 +23,7 @@ use crate::core::peers::handshake::{self, Asked};
 use crate::core::peers::hello::HelloRefusal;
 use crate::core::peers::secret::Word;
 use crate::node::buffer_pool::BufferPool;
+use crate::node::clients::access::{Access, authorize};
 use crate::node::clients::answer_room::AnswerRoom;
 use crate::node::clients::answers::{Persistence, write_continue};
 use crate::node::clients::request_line::RequestLine;
@@ -127,6 +128,8 @@ pub struct ClientConnection {
     pub secured: Option<Box<Secured>>,
     /// The head of the present request, if it asks for a page of timers.
     page: Option<Box<PageHead>>,
+    /// The token that the client showed last.
+    access: Option<Box<Access>>,
     own: ShardIndex,
     key: SlotKey,
     stage: RequestPart,
@@ -172,6 +175,7 @@ impl ClientConnection {
             is_proven: false,
             secured: None,
             page: None,
+            access: None,
             own: home.shard,
             key: home.key,
             stage: RequestPart::Head(HeadProgress::default()),
@@ -354,7 +358,12 @@ impl ClientConnection {
 
     /// Answers with an error after all former answers, and closes.
     pub fn fail(&mut self, service: &mut Service, status: u16, reason: &str) {
-        self.in_order(|out| service.refuse(out, status, reason));
+        self.fail_with(service, (status, ""), reason);
+    }
+
+    /// Does the same as [`ClientConnection::fail`] with a further header line.
+    fn fail_with(&mut self, service: &mut Service, (status, header): (u16, &str), reason: &str) {
+        self.in_order(|out| service.refuse_with(out, status, header, reason));
         self.is_closing = true;
         // The last answer may be under way, so the connection may no longer become a peer's.
         self.upgrade = None;
@@ -469,7 +478,14 @@ impl ClientConnection {
         if head.path == handshake::PATH && line.path == TimerPath::Unknown {
             return ControlFlow::Break(self.begin_upgrade(api.service, &rest[..used]));
         }
-        if let Some(place) = api.service.heads.remember(&head, &line, &rest[..used]) {
+        if api.service.tokens.is_some() {
+            let authorized = authorize(&mut self.access, api.service, caller, &line, &head);
+            if let Err(denial) = authorized {
+                let (status, header) = (denial.status(), denial.header());
+                self.fail_with(api.service, (status, header), &denial.to_string());
+                return ControlFlow::Break(0);
+            }
+        } else if let Some(place) = api.service.heads.remember(&head, &line, &rest[..used]) {
             self.last_head = place;
         }
         self.page = page_head(&line, head.query, &rest[..used]);

@@ -1,5 +1,6 @@
 //! One core's clients: connections, requests and answers.
 
+mod access;
 pub(crate) mod answer_room;
 pub(crate) mod answers;
 pub(crate) mod connection;
@@ -12,3 +13,4 @@ mod secured;
 pub(crate) mod table;
 mod table_tls;
 pub(crate) mod service;
+pub(crate) mod tokens;

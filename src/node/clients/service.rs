@@ -30,6 +30,7 @@ use crate::node::clients::answers::{
 };
 use crate::node::clients::head_memory::HeadMemory;
 use crate::node::clients::request_line::RequestLine;
+use crate::node::clients::tokens::Tokens;
 
 /// Bytes above which a content buffer goes back to the allocator after use.
 const CONTENT_BYTES_KEPT: usize = 64 << 10;
@@ -100,11 +101,26 @@ pub struct Service {
     pub timestamp_asks: Option<Vec<(Requester, u32)>>,
     /// Heads of requests that came before.
     pub heads: HeadMemory,
+    /// The tokens of clients. `None`: nobody needs one.
+    pub tokens: Option<Arc<Tokens>>,
+    /// Requests refused for their token.
+    pub denied: DeniedRequests,
     authorities: AuthorityMemory,
     limits: Limits,
     json: JsonScratch,
     content: Vec<u8>,
     references: Vec<Reference>,
+}
+
+/// Requests refused for their token.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeniedRequests {
+    /// Those without a token.
+    pub missing: u64,
+    /// Those with a token that is not known.
+    pub unknown: u64,
+    /// Those that the token's role may not make.
+    pub forbidden: u64,
 }
 
 /// What other nodes told and asked for over the internal API of one core.
@@ -133,6 +149,8 @@ impl Service {
             internal: InternalCounters::default(),
             timestamp_asks: None,
             heads: HeadMemory::default(),
+            tokens: None,
+            denied: DeniedRequests::default(),
             authorities: AuthorityMemory::default(),
             limits: limits.clone(),
             json: JsonScratch::default(),
@@ -467,12 +485,8 @@ impl Service {
         Served::Written
     }
 
-    /// Appends the answer to bytes that are no request, or to a request that is not taken.
-    pub fn refuse(&mut self, out: &mut Vec<u8>, status: u16, reason: &str) {
-        self.refuse_with(out, status, "", reason);
-    }
-
-    /// Does the same as [`Service::refuse`] with a further header line.
+    /// Appends the answer to bytes that are no request, or to a request that is not taken, with a
+    /// further header line.
     pub fn refuse_with(&mut self, out: &mut Vec<u8>, status: u16, header: &str, reason: &str) {
         self.written += 1;
         self.bad += u64::from(status < 500);

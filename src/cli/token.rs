@@ -1,0 +1,122 @@
+//! `chronos token new`: makes a token for a client, and the line of it for the node's file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use super::exit::{EXIT_FAILURE, EXIT_OK};
+use super::terminal::{fail, print, tell};
+use crate::node::clients::tokens::{FILE_BYTES_MAX, Role, Tokens, is_name, line_of};
+use crate::ring::unpredictable;
+
+const EXAMPLES: &str = "\
+Examples:
+  chronos token new --name billing --role client
+  chronos token new --name billing --role client --file /etc/chronos/tokens > billing.token
+  kill -HUP $(pidof chronos)                     the nodes read the file again
+
+The token is printed once and kept nowhere: the file has its SHA-256. A client sends it with each
+request:  curl -H \"Authorization: Bearer $(cat billing.token)\" ...
+
+To replace a token, make a second one of the same name, give it to the client, and take the former
+line out of the file. Give the file to all nodes of the cluster.
+
+Exit codes:
+    0  the token is printed (and its line is in the file)
+    1  the file cannot be written, or has a mistake
+    2  wrong command line";
+/// What tokens begin with, so that one that leaked is found by a search.
+const PREFIX: &str = "chr_";
+/// Unpredictable bytes of a token.
+const TOKEN_BYTES: usize = 32;
+
+/// Tokens of clients
+#[derive(Debug, Args)]
+pub(super) struct TokenFlags {
+    #[command(subcommand)]
+    command: TokenCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TokenCommand {
+    New(NewFlags),
+}
+
+/// Make a token, and print it once
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+struct NewFlags {
+    /// Whose it is, in letters, digits, '-', '_' and '.'
+    #[arg(long, value_parser = name)]
+    name: String,
+
+    /// What it is good for: a reader reads timers, a client also writes them, an operator may do
+    /// all
+    #[arg(long, value_parser = PossibleValuesParser::new(Role::WORDS.map(|(word, _)| word)))]
+    role: String,
+
+    /// Append the line to this file (auth.tokens_file), made if it is not there
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let fits = is_name(text).then(|| text.to_owned());
+    fits.ok_or_else(|| "expected 1 to 64 letters, digits, '-', '_' and '.'".to_owned())
+}
+
+/// Runs the command; returns the exit code.
+pub(super) fn run(flags: &TokenFlags) -> u8 {
+    let TokenCommand::New(flags) = &flags.command;
+    let role = Role::WORDS.into_iter().find(|(word, _)| *word == flags.role);
+    let role = role.map_or(Role::Reader, |(_, role)| role);
+    let token = format!("{PREFIX}{}", hex(&unpredictable::<TOKEN_BYTES>()));
+    let line = line_of(&flags.name, role, &token);
+    if let Some(path) = &flags.file
+        && let Err(reason) = append(path, &line)
+    {
+        return fail(&format!("no token was made: {}: {reason}", path.display()), EXIT_FAILURE);
+    }
+    if flags.json {
+        let name = &flags.name;
+        let document = json!({"name": name, "role": flags.role, "token": token, "line": line});
+        return print(&format!("{document:#}\n"));
+    }
+    match &flags.file {
+        Some(path) => tell(&format!("{}: has the line of {} now", path.display(), flags.name)),
+        None => tell(&format!("the line for auth.tokens_file:\n{line}")),
+    }
+    match print(&format!("{token}\n")) {
+        EXIT_OK => EXIT_OK,
+        code => code,
+    }
+}
+
+/// Appends a line to a file of tokens, if the file is right then.
+fn append(path: &Path, line: &str) -> Result<(), String> {
+    let told = |error: std::io::Error| error.to_string();
+    let mut open = OpenOptions::new();
+    let file = open.read(true).append(true).create(true).mode(0o600).open(path);
+    let mut file: File = file.map_err(told)?;
+    let mut text = Vec::new();
+    let mut bounded = Read::by_ref(&mut file).take(FILE_BYTES_MAX as u64 + 1);
+    bounded.read_to_end(&mut text).map_err(told)?;
+    let is_open = text.last().is_some_and(|last| *last != b'\n');
+    let added = format!("{}{line}\n", if is_open { "\n" } else { "" });
+    text.extend_from_slice(added.as_bytes());
+    Tokens::parse(&text).map_err(|error| error.to_string())?;
+    file.write_all(added.as_bytes()).and_then(|()| file.sync_all()).map_err(told)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

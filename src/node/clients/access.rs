@@ -1,0 +1,123 @@
+//! Whether a request may be made: what its token is good for.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::node::clients::request_line::RequestLine;
+use crate::node::clients::service::{Caller, Service};
+use crate::node::clients::tokens::{Role, Tokens, bearer};
+use crate::wire::request_head::RequestHead;
+use crate::wire::timer_path::TimerPath;
+
+/// The token that a client showed last on its connection. A client shows the same one with each
+/// request, and to compare it costs less than to hash it.
+#[derive(Debug)]
+pub struct Access {
+    authorization: Vec<u8>,
+    role: Role,
+    /// The tokens that were valid then.
+    tokens: Arc<Tokens>,
+}
+
+impl Access {
+    /// Whether this is the same token, by the same tokens. Takes the same time for all tokens of a
+    /// length.
+    fn is_same(&self, tokens: &Arc<Tokens>, authorization: &[u8]) -> bool {
+        let pairs = self.authorization.iter().zip(authorization);
+        Arc::ptr_eq(&self.tokens, tokens)
+            && self.authorization.len() == authorization.len()
+            && pairs.fold(0, |all, (one, other)| all | (one ^ other)) == 0
+    }
+}
+
+/// Why a request is not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// It has no token.
+    Missing,
+    /// Its token is not known.
+    Unknown,
+    /// The token's role may not make it.
+    Forbidden(Role),
+}
+
+impl Refused {
+    /// The status of the answer.
+    pub fn status(self) -> u16 {
+        match self {
+            Refused::Missing | Refused::Unknown => 401,
+            Refused::Forbidden(_) => 403,
+        }
+    }
+
+    /// A further header line of the answer (RFC 6750 section 3).
+    pub fn header(self) -> &'static str {
+        match self {
+            Refused::Missing => "WWW-Authenticate: Bearer\r\n",
+            Refused::Unknown => "WWW-Authenticate: Bearer error=\"invalid_token\"\r\n",
+            Refused::Forbidden(_) => "WWW-Authenticate: Bearer error=\"insufficient_scope\"\r\n",
+        }
+    }
+}
+
+/// Says the reason, without anything of the token.
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Missing => f.write_str(
+                "Authorization: missing, expected `Bearer` and a token of this node's \
+                 auth.tokens_file",
+            ),
+            Refused::Unknown => f.write_str(
+                "Authorization: expected a token of this node's auth.tokens_file, got another one",
+            ),
+            Refused::Forbidden(role) => write!(
+                f,
+                "Authorization: expected a token whose role may do this, got one of a {role}"
+            ),
+        }
+    }
+}
+
+/// Whether a request may be made. `access` is what the connection remembers. Other sites that have
+/// proven that they know the cluster's secret need no token.
+pub fn authorize(
+    access: &mut Option<Box<Access>>,
+    service: &mut Service,
+    caller: Caller<'_>,
+    line: &RequestLine,
+    head: &RequestHead<'_>,
+) -> Result<(), Refused> {
+    let Some(tokens) = &service.tokens else { return Ok(()) };
+    if caller.is_proven || line.path == TimerPath::Ping {
+        return Ok(());
+    }
+    let judged = judge(access, tokens, head.authorization);
+    let judged = judged.and_then(|role| match role.may(line.method, &line.path) {
+        true => Ok(()),
+        false => Err(Refused::Forbidden(role)),
+    });
+    match judged {
+        Ok(()) => {}
+        Err(Refused::Missing) => service.denied.missing += 1,
+        Err(Refused::Unknown) => service.denied.unknown += 1,
+        Err(Refused::Forbidden(_)) => service.denied.forbidden += 1,
+    }
+    judged
+}
+
+fn judge(
+    access: &mut Option<Box<Access>>,
+    tokens: &Arc<Tokens>,
+    authorization: Option<&[u8]>,
+) -> Result<Role, Refused> {
+    let authorization = authorization.ok_or(Refused::Missing)?;
+    if let Some(known) = access.as_ref().filter(|known| known.is_same(tokens, authorization)) {
+        return Ok(known.role);
+    }
+    let token = bearer(authorization).ok_or(Refused::Missing)?;
+    let role = tokens.role_of(token).ok_or(Refused::Unknown)?;
+    let authorization = authorization.to_vec();
+    *access = Some(Box::new(Access { authorization, role, tokens: Arc::clone(tokens) }));
+    Ok(role)
+}
