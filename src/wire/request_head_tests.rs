@@ -36,6 +36,7 @@ fn a_usual_request() {
     assert_eq!(
         parse(text),
         RequestHead {
+            authorization: None,
             method: Method::Post,
             path: "/timers",
             query: Some("x=1"),
@@ -337,4 +338,16 @@ fn the_end_of_a_head_is_seen_however_it_is_cut() {
             assert!(progress.is_worth_parsing(text.as_bytes(), HEADER_BYTES_MAX));
         }
     }
+}
+
+#[test]
+fn the_token_is_found_and_one_only() {
+    let head = |lines: &str| {
+        parse_request_head(format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n").as_bytes(), 8_192)
+            .map(|head| head.expect("a whole head").authorization.map(<[u8]>::to_vec))
+    };
+    assert_eq!(head(""), Ok(None));
+    assert_eq!(head("AUTHORIZATION:  Bearer x\r\n"), Ok(Some(b"Bearer x".to_vec())));
+    let two = head("Authorization: Bearer x\r\nAuthorization: Bearer x\r\n");
+    assert_eq!(two.expect_err("which one counts?").status, 400);
 }
