@@ -114,6 +114,8 @@ pub enum Bug {
     EndsWhatPeersMissed = 75,
     /// In mode `interval` a journal is written too rarely.
     JournalWritesRarely = 76,
+    /// A rank that says nothing delays each pop of a timer anew.
+    SilentRankDelaysEachPop = 77,
 }
 
 impl Bug {
@@ -121,7 +123,7 @@ impl Bug {
     /// name.
     pub fn named(name: &str) -> Option<Bug> {
         let all = Self::ONE_NODE.into_iter().chain(Self::CLUSTER).chain(Self::TIMESTAMP);
-        all.chain(Self::JOURNAL).find(|bug| format!("{bug:?}") == name)
+        all.chain(Self::JOURNAL).chain(Self::RARE).find(|bug| format!("{bug:?}") == name)
     }
 
     /// The bugs that the simulator of one node must find.
@@ -175,6 +177,9 @@ impl Bug {
         Bug::EndsWhatPeersMissed,
         Bug::JournalWritesRarely,
     ];
+
+    /// The bugs that few seeds find. The simulator of a cluster is given one for each.
+    pub const RARE: [Bug; 1] = [Bug::SilentRankDelaysEachPop];
 
     /// The bugs of the timestamp service. The simulator of that service must find each.
     pub const TIMESTAMP: [Bug; 11] = [

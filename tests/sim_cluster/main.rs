@@ -5,7 +5,8 @@
 //! More than the usual seeds: `CHRONOS_SIM_SEEDS=5000` or `CHRONOS_SIM_MINUTES=10`. Other seeds:
 //! `CHRONOS_SIM_FIRST=1000`. One seed: `CHRONOS_SIM_SEED=7`. Seeds with a rare fault (see
 //! `rarities.rs`): `CHRONOS_SIM_RARITY=OldFiles`. Only seeds with disks: `CHRONOS_SIM_DISKS=1`;
-//! with disks of a kind: `CHRONOS_SIM_DISKS=Interval`, `Boots`, `Sites`.
+//! with disks of a kind: `CHRONOS_SIM_DISKS=Interval`, `Boots`, `Sites`. What nodes hold of one timer
+//! while a seed is replayed: `CHRONOS_SIM_WATCH=68c61740470022e2`, the id as the failure prints it.
 
 mod agreement;
 mod boots;
@@ -52,6 +53,9 @@ const JOURNAL_BUGS: [(Bug, u64); 5] = [
     (Bug::JournalKeepsOldBoot, 26),
     (Bug::JournalWritesRarely, 21),
 ];
+
+/// Bugs that few seeds find, each with a seed that does.
+const RARE_BUGS: [(Bug, u64); 1] = [(Bug::SilentRankDelaysEachPop, 91_263)];
 
 /// This simulator, as the kit drives it.
 struct Cluster;
@@ -176,4 +180,9 @@ fn every_planted_bug_is_found() {
 #[test]
 fn bugs_of_journals_in_clusters_are_found() {
     planted::find_each::<Cluster>(&JOURNAL_BUGS);
+}
+
+#[test]
+fn bugs_that_few_seeds_find_are_found() {
+    planted::find_each::<Cluster>(&RARE_BUGS);
 }
