@@ -116,6 +116,8 @@ pub enum Bug {
     JournalWritesRarely = 76,
     /// A rank that says nothing delays each pop of a timer anew.
     SilentRankDelaysEachPop = 77,
+    /// A timer that a stand-in gets while it suspects the right node stays there for good.
+    StandInOfSuspectStays = 78,
 }
 
 impl Bug {
@@ -179,7 +181,8 @@ impl Bug {
     ];
 
     /// The bugs that few seeds find. The simulator of a cluster is given one for each.
-    pub const RARE: [Bug; 1] = [Bug::SilentRankDelaysEachPop];
+    pub const RARE: [Bug; 3] =
+        [Bug::SilentRankDelaysEachPop, Bug::StandInOfSuspectStays, Bug::NewHolderTellsNoFormerOnes];
 
     /// The bugs of the timestamp service. The simulator of that service must find each.
     pub const TIMESTAMP: [Bug; 11] = [

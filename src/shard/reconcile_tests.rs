@@ -286,6 +286,30 @@ fn a_timer_that_is_where_it_is_meant_to_be_stays_there_when_a_holder_dies() {
     assert!(!shard.is_misplaced(&record));
 }
 
+/// The node that takes a write believes the right node dead. The stand-in only suspects it, and
+/// sees no return from the dead.
+#[test]
+fn a_timer_that_came_while_its_node_was_suspected_goes_home_when_that_node_is_back() {
+    let mut cluster = Cluster::new(3, true);
+    let id = TimerId(7);
+    let [right, one, other] = cluster.list(id)[..] else { panic!("three nodes") };
+    cluster.kill(right);
+    let peers = &shard(&mut cluster, one).peers;
+    let is_one = peers.view.place(id, 1, peers.not_dead()).rank_of(peers.own_hash()).is_some();
+    let (stand_in, taker) = if is_one { (one, other) } else { (other, one) };
+    cluster.believe(stand_in, right, Liveness::Suspect);
+    cluster.put(taker, id, (100, 100), 1);
+    assert_eq!(cluster.holders(id), [stand_in]);
+    assert!(shard(&mut cluster, stand_in).reconcile.queued.contains(&id.0));
+    cluster.run_until(5);
+    assert_eq!(cluster.holders(id), [stand_in]);
+    cluster.start(right);
+    cluster.believe(stand_in, right, Liveness::Alive);
+    cluster.believe(right, stand_in, Liveness::Alive);
+    cluster.run_until(10);
+    assert_eq!(cluster.holders(id), [right]);
+}
+
 /// The node keeps what it has, and is given no more.
 #[test]
 fn a_holder_without_room_keeps_its_place_on_the_list_that_is_meant() {
