@@ -118,6 +118,8 @@ pub enum Bug {
     SilentRankDelaysEachPop = 77,
     /// A timer that a stand-in gets while it suspects the right node stays there for good.
     StandInOfSuspectStays = 78,
+    /// A node to which a timer moves makes a pop that fails elsewhere, and tells only its own list.
+    NewHolderTellsNoFormerOnes = 79,
 }
 
 impl Bug {
