@@ -120,6 +120,8 @@ pub enum Bug {
     StandInOfSuspectStays = 78,
     /// A node to which a timer moves makes a pop that fails elsewhere, and tells only its own list.
     NewHolderTellsNoFormerOnes = 79,
+    /// A node that is told of a list and holds a better one does not say so.
+    PreferredListNotTold = 80,
 }
 
 impl Bug {

@@ -246,7 +246,7 @@ impl Shard {
         if !supersedes(key, held.map(|held| held.key())) && !is_stale_taken {
             if let (Some(slot), Some(held)) = (found, held) {
                 if key == held.key() {
-                    self.unite_copies(now.mono.tick_floor(), slot, copy);
+                    self.unite_copies(now.mono.tick_floor(), slot, teller, copy, outbox);
                 } else {
                     self.tell_back(slot, teller, outbox);
                 }
@@ -610,8 +610,16 @@ impl Shard {
         }
     }
 
-    /// Merges a copy at the key that is held. Of two lists the preferred list is right.
-    fn unite_copies(&mut self, tick: Tick, slot: Slot, copy: &TimerCopy<'_>) {
+    /// Merges a copy at the key that is held. Of two lists the preferred list is right. If it is the
+    /// one that is held, the teller hears of it: it would not tell this node of its pops.
+    fn unite_copies(
+        &mut self,
+        tick: Tick,
+        slot: Slot,
+        teller: Teller,
+        copy: &TimerCopy<'_>,
+        outbox: &mut Outbox,
+    ) {
         let held = *self.records.get(slot);
         let former = self.records.placement_of(&held).replicas;
         if copy.replicas.is_empty() || !held.is_live() {
@@ -624,6 +632,8 @@ impl Shard {
         let place = |list| lists.iter().position(|preferred| *preferred == list).unwrap_or(2);
         if place(copy.replicas) < place(former) {
             self.take_list(tick, slot, copy.replicas, copy.standing.actives);
+        } else if place(former) < place(copy.replicas) && !is_planted(Bug::PreferredListNotTold) {
+            self.tell_back(slot, teller, outbox);
         }
     }
 

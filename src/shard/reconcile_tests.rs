@@ -88,7 +88,7 @@ fn a_move_of_an_earlier_state_is_not_finished() {
 }
 
 /// Two copies of one state whose masks differ, as after a split: the ranks of both act. Another
-/// list, which is not preferred, says nothing.
+/// list, which is not preferred, says nothing, and its teller hears of the preferred one.
 #[test]
 fn masks_of_two_copies_at_one_key_are_united() {
     for (is_same_list, expected) in [(true, 0b11), (false, 0b01)] {
@@ -118,7 +118,10 @@ fn masks_of_two_copies_at_one_key_are_united() {
         PeerMessage::Copy(copy).encode(&mut message);
         let message = crate::wire::peer_message::decode_message(&mut &message[..]).expect("whole");
         let event = Event::PeerMessage { ticket: TICKET, from, clock_offset_ns: 0, message };
-        shard.handle(now, event, &mut Outbox::default());
+        let mut outbox = Outbox::default();
+        shard.handle(now, event, &mut outbox);
+        let told: Vec<_> = outbox.to_peers.iter().map(|told| Some(told.peer)).collect();
+        assert_eq!(told, if is_same_list { vec![] } else { vec![from] });
         let present = placement_of(&mut cluster, first, id);
         assert_eq!((present.replicas, present.actives), (placement.replicas, expected));
     }
