@@ -122,6 +122,8 @@ pub enum Bug {
     NewHolderTellsNoFormerOnes = 79,
     /// A node that is told of a list and holds a better one does not say so.
     PreferredListNotTold = 80,
+    /// The last live holder of a timer waits at each pop for the dead nodes of its list.
+    LastHolderStaysBehindTheDead = 81,
 }
 
 impl Bug {

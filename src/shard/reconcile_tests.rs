@@ -289,6 +289,29 @@ fn a_timer_that_is_where_it_is_meant_to_be_stays_there_when_a_holder_dies() {
     assert!(!shard.is_misplaced(&record));
 }
 
+/// The node to which a timer was handed over died before the node that had it forgot it.
+#[test]
+fn the_last_holder_has_a_timer_back_when_all_of_its_list_are_dead() {
+    let mut cluster = Cluster::new(3, true);
+    let id = TimerId(7);
+    let right = cluster.list(id)[0];
+    cluster.kill(right);
+    cluster.put((right + 1) % 3, id, (10, 20), 1);
+    let [last] = cluster.holders(id)[..] else { panic!("one holder") };
+    let held = placement_of(&mut cluster, last, id);
+    let shard = shard(&mut cluster, last);
+    let slot = shard.find(id).expect("it is held");
+    let handed = shard.configured(shard.records.get(slot));
+    assert_ne!(handed, held.replicas);
+    let tick = shard.turns.at;
+    let behind = shard.placement(handed, held.sites, 1);
+    assert_eq!(behind.own, None);
+    shard.place(slot, &behind);
+    shard.look_later_if_misplaced(tick, slot);
+    cluster.run_until(30);
+    assert_eq!(cluster.pops, [(10, last, 1), (20, last, 2)]);
+}
+
 /// The node that takes a write believes the right node dead. The stand-in only suspects it, and
 /// sees no return from the dead.
 #[test]
