@@ -124,6 +124,9 @@ pub enum Bug {
     PreferredListNotTold = 80,
     /// The last live holder of a timer waits at each pop for the dead nodes of its list.
     LastHolderStaysBehindTheDead = 81,
+    /// A node that hears from another site that a timer has ended tells the holders, and keeps
+    /// nothing: they may be dead, and come back with the timer.
+    EndOfSiteOnlyPassedOn = 82,
 }
 
 impl Bug {

@@ -532,7 +532,12 @@ impl Shard {
                 self.look_later_if_misplaced(tick, slot);
             }
             Some(_) => self.leave_to_others(outline.id, &outline.placement),
-            None => self.bury_told(tick, &outline, copy.is_write, held.is_some())?,
+            None => {
+                // The holders may be dead, or die before they hear of it, and come back with the timer.
+                let is_kept = is_from_site && self.records.room(0).is_ok();
+                let is_kept = is_kept && !is_planted(Bug::EndOfSiteOnlyPassedOn);
+                self.bury_told(tick, &outline, copy.is_write, held.is_some() || is_kept)?;
+            }
         }
         if is_from_site {
             self.pass_on(&outline, copy, former, outbox);

@@ -2,10 +2,8 @@
 //! acknowledged just before a death may be lost (J2). A boot brings due times over by the wall clock
 //! (J6).
 
-use chronos::base::limits::TOMBSTONE_MS_MIN;
-
 use super::disturbances::RECOVERY_NS;
-use super::model::{MS, Model, Write};
+use super::model::{Model, Write};
 
 /// What disks may have lost.
 #[derive(Default)]
@@ -34,17 +32,6 @@ impl Losses {
 }
 
 impl Model {
-    /// Returns how long a node must have been away to bring back a timer that has ended since. No
-    /// site holds its tombstones for a holder of the other site that has died, and returns with its
-    /// disk (seed 13328).
-    pub fn away_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
-        let is_at_once = self.has_sites && self.disturbances.has_disks;
-        match is_at_once && self.disturbances.has_death(from_ns, to_ns) {
-            true => TOMBSTONE_MS_MIN * MS,
-            false => self.away_ns,
-        }
-    }
-
     /// Reports whether an acknowledged write may be on no disk: each node that had it died, and one
     /// of them before it had the time to write it down.
     pub fn may_be_unwritten(&self, write: &Write) -> bool {
