@@ -462,6 +462,12 @@ impl Shard {
         Ok(())
     }
 
+    /// Whether this node keeps the end of a timer that another site tells of, whoever held the
+    /// timer: the holders may die before they hear of it, and come back with the timer.
+    fn keeps_ends_of_sites(&self) -> bool {
+        self.records.room(0).is_ok() && !is_planted(Bug::EndOfSiteOnlyPassedOn)
+    }
+
     /// The nodes of this site that are to hold what another site tells of: the nodes that have
     /// room, if these suffice.
     fn list_for_site(&self, copy: &TimerCopy<'_>, held: Option<&Record>) -> Replicas {
@@ -533,10 +539,8 @@ impl Shard {
             }
             Some(_) => self.leave_to_others(outline.id, &outline.placement),
             None => {
-                // The holders may be dead, or die before they hear of it, and come back with the timer.
-                let is_kept = is_from_site && self.records.room(0).is_ok();
-                let is_kept = is_kept && !is_planted(Bug::EndOfSiteOnlyPassedOn);
-                self.bury_told(tick, &outline, copy.is_write, held.is_some() || is_kept)?;
+                let is_kept = held.is_some() || is_from_site && self.keeps_ends_of_sites();
+                self.bury_told(tick, &outline, copy.is_write, is_kept)?;
             }
         }
         if is_from_site {
@@ -615,8 +619,8 @@ impl Shard {
         }
     }
 
-    /// Merges a copy at the key that is held. Of two lists the preferred list is right. If it is the
-    /// one that is held, the teller hears of it: it would not tell this node of its pops.
+    /// Merges a copy at the key that is held. Of two lists the preferred list is right. If that is
+    /// the one held, the teller hears of it: it would not tell this node of its pops.
     fn unite_copies(
         &mut self,
         tick: Tick,

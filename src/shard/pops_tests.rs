@@ -189,8 +189,8 @@ fn after_a_pop(
     (placement.replicas.as_slice().iter().map(place).collect(), placement.actives)
 }
 
-/// An original still has its copy, and does not learn from other nodes which node pops. Another node
-/// may still be trying a pop that the first one on the new list makes.
+/// An original still has its copy, and does not learn from other nodes which node pops. Another
+/// node may still be trying a pop that the first one on the new list makes.
 #[test]
 fn whoever_leaves_and_may_pop_is_told_of_pops_though_it_is_on_no_list() {
     let (mut cluster, first, second) = cluster();
