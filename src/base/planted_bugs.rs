@@ -189,7 +189,8 @@ impl Bug {
         Bug::JournalWritesRarely,
     ];
 
-    /// The bugs that few seeds find. The simulator of a cluster is given one for each.
+    /// The bugs that few seeds find. The simulator of a cluster is given one for each, but for the
+    /// last: a unit test finds it (`a_node_that_passes_the_end_of_a_timer_on_keeps_it`).
     pub const RARE: [Bug; 3] =
         [Bug::SilentRankDelaysEachPop, Bug::StandInOfSuspectStays, Bug::NewHolderTellsNoFormerOnes];
 

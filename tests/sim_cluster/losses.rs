@@ -2,8 +2,10 @@
 //! acknowledged just before a death may be lost (J2). A boot brings due times over by the wall clock
 //! (J6).
 
+use chronos::base::limits::TOMBSTONE_MS_MIN;
+
 use super::disturbances::RECOVERY_NS;
-use super::model::{Model, Write};
+use super::model::{MS, Model, Write};
 
 /// What disks may have lost.
 #[derive(Default)]
@@ -32,6 +34,14 @@ impl Losses {
 }
 
 impl Model {
+    /// Returns how long a node must have been away to bring back a timer that has ended since. A node
+    /// that returns with its disk may reach the other site and not its own, which holds tombstones
+    /// for it. The other site holds none: it reaches the first one all the while (seed 2102990).
+    pub fn away_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
+        let is_split = self.has_sites && self.disturbances.has_dead_cut_off(from_ns, to_ns);
+        if is_split && self.disturbances.has_disks { TOMBSTONE_MS_MIN * MS } else { self.away_ns }
+    }
+
     /// Reports whether an acknowledged write may be on no disk: each node that had it died, and one
     /// of them before it had the time to write it down.
     pub fn may_be_unwritten(&self, write: &Write) -> bool {

@@ -55,13 +55,12 @@ const JOURNAL_BUGS: [(Bug, u64); 5] = [
 ];
 
 /// Bugs that few seeds find, each with a seed that does.
-const RARE_BUGS: [(Bug, u64); 6] = [
+const RARE_BUGS: [(Bug, u64); 5] = [
     (Bug::SilentRankDelaysEachPop, 91_263),
     (Bug::StandInOfSuspectStays, 783_680),
     (Bug::NewHolderTellsNoFormerOnes, 858_518),
     (Bug::PreferredListNotTold, 1_008_610),
     (Bug::LastHolderStaysBehindTheDead, 724_595),
-    (Bug::EndOfSiteOnlyPassedOn, 13_328),
 ];
 
 /// This simulator, as the kit drives it.

@@ -483,7 +483,12 @@ impl Model {
             && (self.may_be_unknown(write, now_ns) || self.has_reload(now_ns));
         // Damage may take the newest states from a disk, and with them the end of a timer.
         let is_damaged = self.damaged_ns.is_some_and(|at_ns| at_ns > write.sent_ns);
-        if is_again && !is_rival && !is_older && !is_damaged && was_away_ns < self.away_ns {
+        if is_again
+            && !is_rival
+            && !is_older
+            && !is_damaged
+            && was_away_ns < self.away_ns(write.sent_ns, now_ns)
+        {
             return broken("T5", format!("{} after {last:?}", text()));
         }
         self.is_in_order(write, place, sequence, now_ns)?;
@@ -509,7 +514,8 @@ impl Model {
             || !self.host_is_well(wish.host, from_ns, now_ns)
             || self.may_be_unknown(write, now_ns)
             || self.may_be_unheard(write, now_ns)
-            || self.disturbances.longest_ns(write.sent_ns, now_ns) >= self.away_ns
+            || self.disturbances.longest_ns(write.sent_ns, now_ns)
+                >= self.away_ns(write.sent_ns, now_ns)
         {
             return Ok(());
         }
@@ -589,7 +595,7 @@ impl Model {
             && !self.acknowledges_first
             && write.replicas > 1
             && self.disturbances.has_only_single_deaths(from_ns, now_ns);
-        self.disturbances.longest_ns(from_ns, now_ns) >= self.away_ns && !is_told
+        self.disturbances.longest_ns(from_ns, now_ns) >= self.away_ns(from_ns, now_ns) && !is_told
     }
 
     /// Reports whether the earlier of two writes may have been made again as the later one: it was
@@ -771,7 +777,7 @@ impl Model {
             && self.has_only_pauses(from_ns, now_ns)
             && !self.may_be_unknown(write, now_ns)
             && !self.may_be_unheard(write, now_ns)
-            && self.disturbances.longest_ns(from_ns, now_ns) < self.away_ns;
+            && self.disturbances.longest_ns(from_ns, now_ns) < self.away_ns(from_ns, now_ns);
         is_read_in_calm && (is_steady || is_kept)
     }
 
