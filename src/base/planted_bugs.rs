@@ -114,6 +114,19 @@ pub enum Bug {
     EndsWhatPeersMissed = 75,
     /// In mode `interval` a journal is written too rarely.
     JournalWritesRarely = 76,
+    /// A rank that says nothing delays each pop of a timer anew.
+    SilentRankDelaysEachPop = 77,
+    /// A timer that a stand-in gets while it suspects the right node stays there for good.
+    StandInOfSuspectStays = 78,
+    /// A node to which a timer moves makes a pop that fails elsewhere, and tells only its own list.
+    NewHolderTellsNoFormerOnes = 79,
+    /// A node that is told of a list and holds a better one does not say so.
+    PreferredListNotTold = 80,
+    /// The last live holder of a timer waits at each pop for the dead nodes of its list.
+    LastHolderStaysBehindTheDead = 81,
+    /// A node that hears from another site that a timer has ended tells the holders, and keeps
+    /// nothing: they may be dead, and come back with the timer.
+    EndOfSiteOnlyPassedOn = 82,
 }
 
 impl Bug {
@@ -121,7 +134,7 @@ impl Bug {
     /// name.
     pub fn named(name: &str) -> Option<Bug> {
         let all = Self::ONE_NODE.into_iter().chain(Self::CLUSTER).chain(Self::TIMESTAMP);
-        all.chain(Self::JOURNAL).find(|bug| format!("{bug:?}") == name)
+        all.chain(Self::JOURNAL).chain(Self::RARE).find(|bug| format!("{bug:?}") == name)
     }
 
     /// The bugs that the simulator of one node must find.
@@ -175,6 +188,11 @@ impl Bug {
         Bug::EndsWhatPeersMissed,
         Bug::JournalWritesRarely,
     ];
+
+    /// The bugs that few seeds find. The simulator of a cluster is given one for each, but for the
+    /// last: a unit test finds it (`a_node_that_passes_the_end_of_a_timer_on_keeps_it`).
+    pub const RARE: [Bug; 3] =
+        [Bug::SilentRankDelaysEachPop, Bug::StandInOfSuspectStays, Bug::NewHolderTellsNoFormerOnes];
 
     /// The bugs of the timestamp service. The simulator of that service must find each.
     pub const TIMESTAMP: [Bug; 11] = [

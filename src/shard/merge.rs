@@ -254,7 +254,7 @@ impl Shard {
         if !supersedes(key, held.map(|held| held.key())) && !is_stale_taken {
             if let (Some(slot), Some(held)) = (found, held) {
                 if key == held.key() {
-                    self.unite_copies(now.mono.tick_floor(), slot, copy);
+                    self.unite_copies(now.mono.tick_floor(), slot, teller, copy, outbox);
                 } else {
                     self.tell_back(slot, teller, outbox);
                 }
@@ -470,6 +470,12 @@ impl Shard {
         Ok(())
     }
 
+    /// Whether this node keeps the end of a timer that another site tells of, whoever held the
+    /// timer: the holders may die before they hear of it, and come back with the timer.
+    fn keeps_ends_of_sites(&self) -> bool {
+        self.records.room(0).is_ok() && !is_planted(Bug::EndOfSiteOnlyPassedOn)
+    }
+
     /// The nodes of this site that are to hold what another site tells of: the nodes that have
     /// room, if these suffice.
     fn list_for_site(&self, copy: &TimerCopy<'_>, held: Option<&Record>) -> Replicas {
@@ -540,7 +546,10 @@ impl Shard {
                 self.look_later_if_misplaced(tick, slot);
             }
             Some(_) => self.leave_to_others(outline.id, &outline.placement),
-            None => self.bury_told(tick, &outline, copy.is_write, held.is_some())?,
+            None => {
+                let is_kept = held.is_some() || is_from_site && self.keeps_ends_of_sites();
+                self.bury_told(tick, &outline, copy.is_write, is_kept)?;
+            }
         }
         if is_from_site {
             self.pass_on(&outline, copy, former, outbox);
@@ -618,8 +627,16 @@ impl Shard {
         }
     }
 
-    /// Merges a copy at the key that is held. Of two lists the preferred list is right.
-    fn unite_copies(&mut self, tick: Tick, slot: Slot, copy: &TimerCopy<'_>) {
+    /// Merges a copy at the key that is held. Of two lists the preferred list is right. If that is
+    /// the one held, the teller hears of it: it would not tell this node of its pops.
+    fn unite_copies(
+        &mut self,
+        tick: Tick,
+        slot: Slot,
+        teller: Teller,
+        copy: &TimerCopy<'_>,
+        outbox: &mut Outbox,
+    ) {
         let held = *self.records.get(slot);
         let former = self.records.placement_of(&held).replicas;
         if copy.replicas.is_empty() || !held.is_live() {
@@ -632,6 +649,8 @@ impl Shard {
         let place = |list| lists.iter().position(|preferred| *preferred == list).unwrap_or(2);
         if place(copy.replicas) < place(former) {
             self.take_list(tick, slot, copy.replicas, copy.standing.actives);
+        } else if place(former) < place(copy.replicas) && !is_planted(Bug::PreferredListNotTold) {
+            self.tell_back(slot, teller, outbox);
         }
     }
 

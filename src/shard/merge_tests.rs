@@ -134,7 +134,9 @@ fn a_tombstone_keeps_its_list_and_a_copy_without_one_changes_none() {
         let (slot, record, before) = held(shard);
         assert_eq!(record.is_live(), held_body.is_some());
         let standing = Standing { actives: 0b10, ..told.standing };
-        shard.unite_copies(Tick(START_MS), slot, &TimerCopy { standing, ..told });
+        let teller = Teller { peer: None, clock_offset_ns: 0 };
+        let (tick, copy) = (Tick(START_MS), TimerCopy { standing, ..told });
+        shard.unite_copies(tick, slot, teller, &copy, &mut Outbox::default());
         assert_eq!(held(shard).2, before);
         shard.records.forget(Tick(START_MS), slot);
     }

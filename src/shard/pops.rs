@@ -290,7 +290,8 @@ impl Shard {
             let record = self.records.replace(&self.peers, self.turns.at, slot, placement);
             return (record, (PeerSet::EMPTY, false));
         }
-        let lists = (self.records.placement_of(record).replicas, placement.replicas);
+        let former = *self.records.placement_of(record);
+        let lists = (former.replicas, placement.replicas);
         let record = self.records.replace(&self.peers, self.turns.at, slot, placement);
         let view = &self.peers.view;
         let mut to = view.peers_of(&lists.0).union(view.peers_of(&lists.1));
@@ -298,11 +299,15 @@ impl Shard {
             // A move that a death ended has left copies. These would pop beside the holders.
             to = to.union(view.peers_of(&self.configured(&record)));
         }
-        if view.is_changing() && !self.peers.http().is_empty() {
-            // An original that holds the timer from before may have popped it since, and keeps it.
+        if view.is_changing() {
             let factor = placement.factor;
             let held_it = view.peers_of(&view.place_old(record.id, factor));
-            to = to.union(held_it.intersection(self.peers.http()));
+            // An original that holds the timer from before may have popped it since, and keeps it.
+            let is_new = former.own.is_some_and(|own| former.actives >> own & 1 == 0);
+            let is_told = is_new && !is_planted(Bug::NewHolderTellsNoFormerOnes);
+            // A node to which the timer moves does not act before the former holders have told
+            // that they are done. They may still be trying this pop.
+            to = to.union(if is_told { held_it } else { held_it.intersection(self.peers.http()) });
         }
         if !self.peers.lately_full(self.turns.at).is_empty() {
             // A move that a node on the list refused has left copies, too.

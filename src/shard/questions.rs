@@ -73,7 +73,7 @@ impl Shard {
         question.is_due = true;
         let is_told_copies =
             is_unheard && tick < self.turns.held_until && self.has_holder_of_copies(&record);
-        if !is_told_copies && self.is_answered(tick, &mut question) {
+        if !is_told_copies && self.is_answered(tick, &record, &mut question) {
             self.questions.open.remove(&record.id.0);
             return false;
         }
@@ -131,15 +131,14 @@ impl Shard {
     }
 
     /// Whether the question waits for no peer any more.
-    fn is_answered(&self, tick: Tick, question: &mut Question) -> bool {
+    fn is_answered(&self, tick: Tick, record: &Record, question: &mut Question) -> bool {
         let limits = &self.config.cluster;
-        let (waiting, patience_ms) = match question.is_unheard {
+        let (waiting, until) = match question.is_unheard {
             true => {
                 let waiting = question.waiting.minus(self.peers.dead());
-                (waiting, limits.dead_after_ms + BEYOND_DEATH_MS)
+                (waiting, question.since + limits.dead_after_ms + BEYOND_DEATH_MS)
             }
-            // No peer makes a pop for longer than this. Just after the start and after an absence,
-            // live peers may not be connected yet.
+            // Just after the start and after an absence, live peers may not be connected yet.
             false => {
                 let is_early = tick - self.questions.started_at < limits.suspect_after_ms
                     || tick < self.turns.held_until;
@@ -149,13 +148,30 @@ impl Shard {
                 let is_lately = tick - question.since < limits.suspect_after_ms;
                 let told = if is_lately { question.told } else { PeerSet::EMPTY };
                 let waiting = question.waiting.minus(gone.minus(told));
-                (waiting, self.config.callbacks.timeout_ms + limits.suspect_after_ms)
+                (waiting, self.waits_until(record, question))
             }
         };
         question.waiting = waiting;
-        waiting.is_empty()
-            || tick - question.since >= patience_ms
-            || question.absences >= ABSENCES_MAX
+        waiting.is_empty() || tick >= until || question.absences >= ABSENCES_MAX
+    }
+
+    /// Until when a rank waits for other ranks that live: no peer makes a pop for longer than a
+    /// callback may take.
+    ///
+    /// The core of a rank that says nothing may get no time for long. If each pop of a timer waited
+    /// for it anew, one pop would be later than the other. So after the first pop the patience with
+    /// a silent rank counts from this rank's turn, and lasts for half an interval at least.
+    fn waits_until(&self, record: &Record, question: &Question) -> Tick {
+        let limits = &self.config;
+        let patience_ms = limits.callbacks.timeout_ms + limits.cluster.suspect_after_ms;
+        let longest = question.since + patience_ms;
+        let has_said_something = question.pause_ms > 0 || !question.told.is_empty();
+        let is_planted = is_planted(Bug::SilentRankDelaysEachPop);
+        if record.sequence == 0 || has_said_something || is_planted {
+            return longest;
+        }
+        let from_turn = self.records.pops_at(record) + patience_ms;
+        longest.min(from_turn.max(question.since + record.interval_ms / 2))
     }
 
     /// Asks the peers that are alive and have not been asked, or not for a while.
@@ -305,7 +321,7 @@ impl Shard {
         let former = self.questions.open.get(&record.id.0);
         let waiting = self.whom_to_ask(tick, &record, true);
         let mut question = Question::anew(former, record.key(), waiting, tick);
-        if self.is_answered(tick, &mut question) && !question.is_due {
+        if self.is_answered(tick, &record, &mut question) && !question.is_due {
             self.questions.open.remove(&record.id.0);
             return;
         }
@@ -321,12 +337,13 @@ impl Shard {
                 self.questions.open.remove(&id);
                 continue;
             };
-            if question.key != self.records.get(slot).key() {
+            let record = *self.records.get(slot);
+            if question.key != record.key() {
                 self.questions.open.remove(&id);
                 if question.is_unheard {
                     self.ask_about(tick, slot, outbox);
                 }
-            } else if self.is_answered(tick, &mut question) && !question.is_due {
+            } else if self.is_answered(tick, &record, &mut question) && !question.is_due {
                 self.questions.open.remove(&id);
             } else {
                 self.ask(tick, slot, &mut question, outbox);

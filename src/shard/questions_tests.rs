@@ -463,10 +463,45 @@ fn an_answer_is_waited_for_as_long_as_is_said() {
         cluster.believe(own, list[1], liveness);
         let shard = cluster.shard(own);
         shard.questions.started_at = started_at;
+        let record = record(shard);
         let is_answered =
-            |after_ms: u64| shard.is_answered(since + after_ms, &mut question.clone());
+            |after_ms: u64| shard.is_answered(since + after_ms, &record, &mut question.clone());
         assert!(is_answered(patience_ms), "{liveness:?} {question:?}");
         let is_early = patience_ms > 0 && is_answered(patience_ms - 1);
         assert!(!is_early, "{liveness:?} {question:?}");
+    }
+}
+
+/// How many pops are done, by how much the turn of this rank is over, what the other rank has said,
+/// and for how long it is waited for.
+#[test]
+fn a_silent_rank_does_not_delay_each_pop_of_a_timer() {
+    let (mut cluster, list) = cluster_of(2);
+    let own = list[1];
+    let other = cluster.peer(own, list[0]).expect("a member");
+    cluster.believe(own, list[0], Liveness::Alive);
+    let shard = cluster.shard(own);
+    shard.questions.started_at = Tick(0);
+    let held = record(shard);
+    let full_ms = CallbackLimits::default().timeout_ms + ClusterLimits::default().suspect_after_ms;
+    let (told, ahead) = (only(other), 50);
+    for (interval_ms, sequence, over_ms, (told, pause_ms), waits_ms) in [
+        (400, 0, 0, (PeerSet::EMPTY, 0), full_ms),
+        (400, 0, full_ms, (PeerSet::EMPTY, 0), full_ms),
+        (400, 1, 0, (PeerSet::EMPTY, 0), full_ms),
+        (400, 1, full_ms - 300, (PeerSet::EMPTY, 0), 300),
+        (400, 1, full_ms - 100, (PeerSet::EMPTY, 0), 200),
+        (400, 1, full_ms, (told, 0), full_ms),
+        (400, 1, full_ms, (PeerSet::EMPTY, ahead), full_ms),
+        (60_000, 1, full_ms, (PeerSet::EMPTY, 0), full_ms),
+    ] {
+        let record = Record { interval_ms, sequence, ..held };
+        let since = shard.records.pops_at(&record) + over_ms;
+        let question =
+            Question { told, pause_ms, ..Question::new(record.key(), only(other), since) };
+        let is_answered =
+            |after_ms: u64| shard.is_answered(since + after_ms, &record, &mut question.clone());
+        let case = (interval_ms, sequence, over_ms, told, pause_ms);
+        assert!(is_answered(waits_ms) && !is_answered(waits_ms - 1), "{case:?}");
     }
 }

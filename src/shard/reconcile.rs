@@ -36,15 +36,25 @@ const FINISH_GUARD_MS: u64 = 1_000;
 /// The next pop moves the timer.
 const HTTP_GUARD_MS: u64 = 3_000;
 impl Shard {
-    /// Files a timer to be looked at soon, if it is misplaced.
+    /// Files a timer to be looked at soon, if it is misplaced, or will be when a suspect is back.
     pub(super) fn look_later_if_misplaced(&mut self, tick: Tick, slot: Slot) {
         if self.peers.is_alone() {
             return;
         }
         let record = *self.records.get(slot);
-        if self.is_misplaced(&record) {
+        if self.is_misplaced(&record) || self.is_a_suspects(&record) {
             self.reconcile.look_again(tick, record.id);
         }
+    }
+
+    /// Whether a timer belongs to a node that is suspected here: another node has taken that node
+    /// for dead, and has given the timer to others. No walk begins when a suspect is back.
+    fn is_a_suspects(&self, record: &Record) -> bool {
+        let list = self.records.placement_of(record).replicas;
+        let able = self.peers.not_dead();
+        record.is_live()
+            && self.right_list_among(record, able, PeerSet::EMPTY) != list
+            && !is_planted(Bug::StandInOfSuspectStays)
     }
 
     /// Whether a timer is not where it belongs.
@@ -114,6 +124,8 @@ impl Shard {
                 return self.begin_move(tick, slot, right, outbox);
             }
             // The right nodes have no room now.
+            self.reconcile.look_again(tick, record.id);
+        } else if self.is_a_suspects(&record) {
             self.reconcile.look_again(tick, record.id);
         }
         let holders = self.peers.view.peers_of(&right).without(self.peers.own());
@@ -249,25 +261,34 @@ impl Shard {
     }
 
     fn right_list_without(&self, record: &Record, full: PeerSet) -> Replicas {
+        self.right_list_among(record, self.peers.alive(), full)
+    }
+
+    /// The same, where nodes of `able` that are not `full` can get the timer.
+    fn right_list_among(&self, record: &Record, able: PeerSet, full: PeerSet) -> Replicas {
         let list = self.records.placement_of(record).replicas;
         let configured = self.configured(record);
-        if configured == list || configured.is_empty() {
+        // The last holder, which was handing the timer over, has it back when the others are dead.
+        let is_gone = record.is_live()
+            && self.ranks_of(&list, self.peers.dead()) == list.all_ranks()
+            && !is_planted(Bug::LastHolderStaysBehindTheDead);
+        if configured == list && !is_gone || configured.is_empty() {
             return list;
         }
         let view = &self.peers.view;
-        let able = |wanted: &Replicas| {
+        let fits = |wanted: &Replicas| {
             let new = view.peers_of(wanted).minus(view.peers_of(&list));
-            new.minus(self.peers.alive().minus(full)).is_empty()
+            new.minus(able.minus(full)).is_empty()
         };
         let factor = self.records.placement_of(record).factor;
         let live = view.place(record.id, factor, self.peers.not_dead());
         let roomy = view.place(record.id, factor, self.peers.not_dead().minus(full));
         let live = if roomy.len() == live.len() { roomy } else { live };
         let is_whole = self.ranks_of(&configured, self.peers.dead()) == 0;
-        if able(&configured) && (is_whole || live.is_empty() || !able(&live)) {
+        if fits(&configured) && (is_whole || live.is_empty() || !fits(&live)) {
             return configured;
         }
-        if !live.is_empty() && able(&live) { live } else { list }
+        if !live.is_empty() && fits(&live) { live } else { list }
     }
 
     /// Begins to move a timer to `list`.

@@ -88,7 +88,7 @@ fn a_move_of_an_earlier_state_is_not_finished() {
 }
 
 /// Two copies of one state whose masks differ, as after a split: the ranks of both act. Another
-/// list, which is not preferred, says nothing.
+/// list, which is not preferred, says nothing, and its teller hears of the preferred one.
 #[test]
 fn masks_of_two_copies_at_one_key_are_united() {
     for (is_same_list, expected) in [(true, 0b11), (false, 0b01)] {
@@ -118,7 +118,10 @@ fn masks_of_two_copies_at_one_key_are_united() {
         PeerMessage::Copy(copy).encode(&mut message);
         let message = crate::wire::peer_message::decode_message(&mut &message[..]).expect("whole");
         let event = Event::PeerMessage { ticket: TICKET, from, clock_offset_ns: 0, message };
-        shard.handle(now, event, &mut Outbox::default());
+        let mut outbox = Outbox::default();
+        shard.handle(now, event, &mut outbox);
+        let told: Vec<_> = outbox.to_peers.iter().map(|told| Some(told.peer)).collect();
+        assert_eq!(told, if is_same_list { vec![] } else { vec![from] });
         let present = placement_of(&mut cluster, first, id);
         assert_eq!((present.replicas, present.actives), (placement.replicas, expected));
     }
@@ -284,6 +287,53 @@ fn a_timer_that_is_where_it_is_meant_to_be_stays_there_when_a_holder_dies() {
     assert_ne!(live, meant);
     assert_eq!(shard.right_list(&record), meant);
     assert!(!shard.is_misplaced(&record));
+}
+
+/// The node to which a timer was handed over died before the node that had it forgot it.
+#[test]
+fn the_last_holder_has_a_timer_back_when_all_of_its_list_are_dead() {
+    let mut cluster = Cluster::new(3, true);
+    let id = TimerId(7);
+    let right = cluster.list(id)[0];
+    cluster.kill(right);
+    cluster.put((right + 1) % 3, id, (10, 20), 1);
+    let [last] = cluster.holders(id)[..] else { panic!("one holder") };
+    let held = placement_of(&mut cluster, last, id);
+    let shard = shard(&mut cluster, last);
+    let slot = shard.find(id).expect("it is held");
+    let handed = shard.configured(shard.records.get(slot));
+    assert_ne!(handed, held.replicas);
+    let tick = shard.turns.at;
+    let behind = shard.placement(handed, held.sites, 1);
+    assert_eq!(behind.own, None);
+    shard.place(slot, &behind);
+    shard.look_later_if_misplaced(tick, slot);
+    cluster.run_until(30);
+    assert_eq!(cluster.pops, [(10, last, 1), (20, last, 2)]);
+}
+
+/// The node that takes a write believes the right node dead. The stand-in only suspects it, and
+/// sees no return from the dead.
+#[test]
+fn a_timer_that_came_while_its_node_was_suspected_goes_home_when_that_node_is_back() {
+    let mut cluster = Cluster::new(3, true);
+    let id = TimerId(7);
+    let [right, one, other] = cluster.list(id)[..] else { panic!("three nodes") };
+    cluster.kill(right);
+    let peers = &shard(&mut cluster, one).peers;
+    let is_one = peers.view.place(id, 1, peers.not_dead()).rank_of(peers.own_hash()).is_some();
+    let (stand_in, taker) = if is_one { (one, other) } else { (other, one) };
+    cluster.believe(stand_in, right, Liveness::Suspect);
+    cluster.put(taker, id, (100, 100), 1);
+    assert_eq!(cluster.holders(id), [stand_in]);
+    assert!(shard(&mut cluster, stand_in).reconcile.queued.contains(&id.0));
+    cluster.run_until(5);
+    assert_eq!(cluster.holders(id), [stand_in]);
+    cluster.start(right);
+    cluster.believe(stand_in, right, Liveness::Alive);
+    cluster.believe(right, stand_in, Liveness::Alive);
+    cluster.run_until(10);
+    assert_eq!(cluster.holders(id), [right]);
 }
 
 /// The node keeps what it has, and is given no more.

@@ -436,6 +436,23 @@ fn what_a_site_is_told_goes_to_those_of_it_that_have_room() {
     }
 }
 
+/// The node that holds the timer at the other site may die before it is told, and come back with a
+/// journal.
+#[test]
+fn a_node_that_passes_the_end_of_a_timer_on_keeps_it() {
+    let mut sites = Sites::new();
+    let ids: Vec<TimerId> = (0..20).map(|_| sites.create(0, (600, 600), 1)).collect();
+    for id in ids {
+        let [holder, told] = [sites.holder(id, 1), 2];
+        sites.delete(0, id, 1);
+        assert!(sites.holders(id).is_empty());
+        for node in [holder, told] {
+            assert!(sites.shards[node].find(id).is_some(), "{node} of {holder} {told}");
+        }
+    }
+    sites.audit();
+}
+
 /// Long after its sites were last away, they have heard of the tombstone.
 #[test]
 fn a_tombstone_ends_in_its_time_when_no_site_was_away() {

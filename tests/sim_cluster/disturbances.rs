@@ -171,6 +171,21 @@ impl Disturbances {
         self.all.iter().any(|one| one.is_down && one.from_ns <= to_ns && one.to_ns >= from_ns)
     }
 
+    /// Reports whether a node died between the two times, and could not be reached while it lived.
+    pub fn has_dead_cut_off(&self, from_ns: u64, to_ns: u64) -> bool {
+        let is_meant = |one: &&Disturbance| one.from_ns <= to_ns && one.to_ns >= from_ns;
+        let dead = self.all.iter().filter(is_meant).filter(|one| one.is_down);
+        let is_cut = |node: usize| {
+            let is_its = |one: &Disturbance| match one.whom {
+                Whom::Node(whom) => whom == node,
+                Whom::Pair(a, b) => a == node || b == node,
+            };
+            let mut all = self.all.iter().filter(is_meant);
+            all.any(|one| is_its(one) && !one.is_down && !one.is_pause)
+        };
+        dead.into_iter().any(|one| matches!(one.whom, Whom::Node(node) if is_cut(node)))
+    }
+
     /// Reports whether a node paused for at least `least_ns`, without a moment to answer, between
     /// the two times.
     pub fn has_silence(&self, from_ns: u64, to_ns: u64, least_ns: u64) -> bool {

@@ -34,15 +34,12 @@ impl Losses {
 }
 
 impl Model {
-    /// Returns how long a node must have been away to bring back a timer that has ended since. No
-    /// site holds its tombstones for a holder of the other site that has died, and returns with its
-    /// disk (seed 13328).
+    /// Returns how long a node must have been away to bring back a timer that has ended since. A node
+    /// that returns with its disk may reach the other site and not its own, which holds tombstones
+    /// for it. The other site holds none: it reaches the first one all the while (seed 2102990).
     pub fn away_ns(&self, from_ns: u64, to_ns: u64) -> u64 {
-        let is_at_once = self.has_sites && self.disturbances.has_disks;
-        match is_at_once && self.disturbances.has_death(from_ns, to_ns) {
-            true => TOMBSTONE_MS_MIN * MS,
-            false => self.away_ns,
-        }
+        let is_split = self.has_sites && self.disturbances.has_dead_cut_off(from_ns, to_ns);
+        if is_split && self.disturbances.has_disks { TOMBSTONE_MS_MIN * MS } else { self.away_ns }
     }
 
     /// Reports whether an acknowledged write may be on no disk: each node that had it died, and one

@@ -432,8 +432,9 @@ impl Model {
         let is_healed = self.healed_ns.is_some_and(|healed| healed + RECOVERY_NS < tried_ns);
         let is_kept = is_healed && !self.may_be_lost(write, now_ns);
         if is_owed || is_kept {
+            let id = write.id.unwrap_or(0);
             let what = format!(
-                "pop {sequence} of {name} ({wish:?}, {impaired} impaired), due at {} ms",
+                "pop {sequence} of {name}, {id:x} ({wish:?}, {impaired} impaired), due at {} ms",
                 due_ns / MS
             );
             return broken("T1", what);

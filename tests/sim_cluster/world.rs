@@ -7,7 +7,6 @@ use chronos::shard::effects::{CallbackOutcome, Ticket};
 use chronos::shard::inspect::Held;
 use kit::simulator::callback_world::{Behaviour, CallbackWorld, Ending, Outcome};
 use kit::simulator::random::{Purpose, Stream};
-use kit::simulator::seeds::number;
 use kit::simulator::story::Violation;
 use kit::simulator::trace::Trace;
 
@@ -144,6 +143,11 @@ pub fn run(story: &Story, keep_trace: bool) -> Report {
     }
 }
 
+/// Returns the id of the timer that a person watches, which failures print in hex.
+fn watched() -> Option<u64> {
+    u64::from_str_radix(&std::env::var("CHRONOS_SIM_WATCH").ok()?, 16).ok()
+}
+
 impl World {
     fn new(story: Story, keep_trace: bool) -> Self {
         let options = story.options.clone();
@@ -181,7 +185,7 @@ impl World {
             queue: BinaryHeap::new(),
             queued: 0,
             is_over: false,
-            watched: number("CHRONOS_SIM_WATCH").filter(|_| keep_trace).map(|id| (id, Vec::new())),
+            watched: watched().filter(|_| keep_trace).map(|id| (id, Vec::new())),
             options,
             story,
         };

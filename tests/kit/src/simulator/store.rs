@@ -9,6 +9,7 @@ use std::rc::Rc;
 use super::disk::{BLOCK_BYTES, Disk, FileId, WriteId};
 use chronos::core::journal::{NoSegment, Order};
 use chronos::journal::page;
+use chronos::journal::recovery::opening;
 use chronos::journal::writer::{Piece, Sizes};
 use chronos::journal::{JournalId, SegmentNumber};
 use chronos::node::journal::directory::SegmentFile;
@@ -21,8 +22,14 @@ const KEPT_MAX: usize = 2;
 /// The number of a layout, and its shards.
 type Layout = (u32, u16);
 
-/// A shard and one of its segments.
-type Place = (u16, SegmentNumber);
+/// A page in which a bit was turned over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Damaged {
+    core: u16,
+    segment: SegmentNumber,
+    /// The number of the page's write.
+    write: u64,
+}
 
 /// What became of a segment that a core asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,8 +82,8 @@ pub struct Store {
     pub room: Option<NoSegment>,
     pub emptied: u64,
     pub reused: u64,
-    /// Segments in which a bit was turned over so that the next start must tell.
-    must_tell: Vec<Place>,
+    /// Pages in which a bit was turned over so that the next start must tell.
+    must_tell: Vec<Damaged>,
 }
 
 fn path_of((number, shards): Layout, shard: u16) -> String {
@@ -114,6 +121,8 @@ impl Store {
     /// Opens the directory for a process with this many shards. Returns the files of older layouts,
     /// the oldest first, and of the present one.
     pub fn open(&mut self, shards: u16) -> (Vec<Vec<ShardFiles>>, Vec<ShardFiles>) {
+        let told = std::mem::take(&mut self.must_tell);
+        self.must_tell = told.into_iter().filter(|damaged| self.shows(damaged)).collect();
         self.asked.clear();
         (self.is_busy, self.moved) = (false, 0);
         let mut older: Vec<Layout> =
@@ -154,7 +163,7 @@ impl Store {
     pub fn order(&mut self, core: u16, order: Order) {
         if let Order::Retire(segment) = order {
             // No start reads it again.
-            self.must_tell.retain(|damaged| *damaged != (core, segment));
+            self.must_tell.retain(|it| (it.core, it.segment) != (core, segment));
         }
         self.asked.push_back(Asked::Order(core, order));
     }
@@ -267,10 +276,31 @@ impl Store {
         !std::mem::take(&mut self.must_tell).is_empty()
     }
 
-    /// Picks a bit. Also returns the segment if a start must tell of it: the block is of its file's
-    /// present life, later writes of the shard are on the disk, and the segment is not about to be
+    /// Reports whether a page that is damaged can be told from one that was torn: the journal still
+    /// needs its segment, and a page of a later write of the segment can be read. Later damage may
+    /// have taken the last such page.
+    fn shows(&self, damaged: &Damaged) -> bool {
+        let directory = path_of(self.present, damaged.core);
+        let names = self.disk.names(&directory);
+        let segments: BTreeMap<SegmentNumber, &[u8]> = names
+            .filter_map(|(name, file)| Some((number_of(name)?, self.disk.bytes(file))))
+            .collect();
+        let head = |(number, bytes): (&SegmentNumber, &&[u8])| {
+            opening(bytes, *number).ok().flatten().filter(|head| head.segment == *number)
+        };
+        let oldest = segments.iter().rev().find_map(head).map(|head| head.oldest);
+        let bytes = segments.get(&damaged.segment).copied().unwrap_or_default();
+        let mut pages = (0..bytes.len()).step_by(BLOCK_BYTES).filter_map(|at| {
+            page::open(&bytes[at..]).ok().filter(|page| page.place.segment == damaged.segment)
+        });
+        oldest.is_none_or(|oldest| damaged.segment >= oldest)
+            && pages.any(|page| page.place.write > damaged.write)
+    }
+
+    /// Picks a bit. Also returns its page if a start must tell of it: the block is of its file's
+    /// present life, later writes of the segment are on the disk, and the segment is not about to be
     /// emptied.
-    fn bit(&self, key: u64) -> Option<(FileId, usize, Option<Place>)> {
+    fn bit(&self, key: u64) -> Option<(FileId, usize, Option<Damaged>)> {
         let own = key as usize % self.shards.len().max(1);
         let shard = self.shards.get(own)?;
         let names = self.disk.names(&shard.directory);
@@ -297,15 +327,16 @@ impl Store {
         };
         let &(index, file, at) = blocks.get(chosen)?;
         let write = pages.iter().find(|(_, block)| *block == chosen).map(|(write, _)| *write);
-        let is_later = write.is_some_and(|write| {
+        let write = write.filter(|write| {
             // A write that a restart followed may have been torn.
-            pages.iter().any(|(other, block)| *other > write && blocks[*block].0 == index)
+            pages.iter().any(|(other, block)| other > write && blocks[*block].0 == index)
         });
         // The oldest segments may have been emptied, and the order is on its way.
         let emptied = if self.asked.is_empty() { 1 } else { 3 };
-        let must_tell = is_later && index >= emptied;
+        let write = write.filter(|_| index >= emptied);
+        let (core, segment) = (own as u16, segments[index].0);
         let bit = at * BLOCK_BYTES * 8 + (key >> 32) as usize % (BLOCK_BYTES * 8);
-        Some((file, bit, must_tell.then_some((own as u16, segments[index].0))))
+        Some((file, bit, write.map(|write| Damaged { core, segment, write })))
     }
 }
 
