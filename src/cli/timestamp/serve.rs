@@ -55,6 +55,9 @@ pub(super) struct ServeFlags {
     #[arg(long)]
     no_pin: bool,
 
+    #[arg(long, help = help("auth", "insecure_open"))]
+    insecure_open: bool,
+
     #[arg(long, value_name = "ADDRESS|off", help = help("admin", "listen"))]
     admin: Option<String>,
 
@@ -89,6 +92,9 @@ impl ServeFlags {
         }
         if self.no_pin {
             settings.push((("node", "pin"), "false".into()));
+        }
+        if self.insecure_open {
+            settings.push((("auth", "insecure_open"), "true".into()));
         }
         settings.extend(admin_settings(self.admin.as_deref()));
         settings
@@ -127,10 +133,10 @@ mod tests {
         let line = "serve --listen [::1]:1 --coordination zookeeper --file f --advertise a:1 \
                     --zookeeper-quorum a:1 --zookeeper-cluster c --session-timeout-ms 4000 \
                     --window-ms 4000 --cores 0 --shards 2 --no-pin --admin 127.0.0.1:2 \
-                    --log-level warn --log-format json";
+                    --insecure-open --log-level warn --log-format json";
         let line = Line::try_parse_from(line.split_whitespace()).expect("flags");
         let settings = line.flags.settings();
-        assert_eq!(settings.len(), 15);
+        assert_eq!(settings.len(), 16);
         for ((section, name), text) in settings {
             let key = find(section, name).expect("in the table");
             assert!(key.kind.read_text(&text).is_ok(), "{key} = {text}");
