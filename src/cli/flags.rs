@@ -20,7 +20,8 @@ Examples:
   chronos timestamp --help                   strictly increasing timestamps
   chronos token new --help                   tokens for clients
   chronos demo                               see two timers pop, nothing to set up
-  chronos --listen 0.0.0.0:7253 --cores 2-5  serve a network on four cores
+  chronos --listen 0.0.0.0:7253 --insecure-open --cores 2-5
+                                             serve a network of your own on four cores
   chronos --data-dir /var/lib/chronos        timers survive the restart of everything
   chronos --config chronos.toml              keys as in tuning/reference.toml, all optional
   chronos --config chronos.toml --check-config && systemctl restart chronos
@@ -124,6 +125,9 @@ struct KeyFlags {
     #[arg(long, action = ArgAction::SetTrue)]
     no_pin: bool,
 
+    #[arg(long, action = ArgAction::SetTrue, help = help("auth", "insecure_open"))]
+    insecure_open: bool,
+
     #[arg(long, value_name = "DIR", help = help("journal", "data_dir"))]
     data_dir: Option<String>,
 
@@ -196,6 +200,9 @@ impl Flags {
         ];
         for (key, text) in given {
             settings.extend(text.iter().map(|text| (key, text.clone())));
+        }
+        if keys.insecure_open {
+            settings.push((("auth", "insecure_open"), "true".into()));
         }
         if keys.no_pin {
             settings.push((("node", "pin"), "false".into()));

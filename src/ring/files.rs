@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -28,10 +28,11 @@ const BOOT_ID_DIGITS: usize = 16;
 
 /// Makes a file of `bytes` zeros, on the disk when the call returns. A durable write to the file
 /// then changes no length and allocates no block, so it costs the file system no write of its own.
-/// The file's name is on the disk after [`sync_directory`]. Error: the file is there already, or
+/// The file's name is on the disk after [`sync_directory`]. Only the file's owner may read it: clients'
+/// data is in it. Error: the file is there already, or
 /// cannot be made (ENOSPC: the disk is full); no file is left then. Cost: `bytes` are written.
 pub fn create_zeroed(path: &Path, bytes: u64) -> io::Result<()> {
-    let file = File::options().write(true).create_new(true).open(path)?;
+    let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
     let filled = fill_with_zeros(&file, bytes);
     drop(file);
     filled.inspect_err(|_| {

@@ -283,3 +283,22 @@ fn the_secret_file_is_checked_and_never_shown() {
     assert!(errors.contains("line 1: expected a secret of 32 to 1024 bytes"), "{errors}");
     assert!(!errors.contains("hidden"), "{errors}");
 }
+
+/// systemd's own judgement of what a broken process could do. 0 is nothing, 10 is everything.
+#[test]
+fn units_expose_little() {
+    for unit in ["chronos.service", "chronos-original.service"] {
+        let path = format!("{}/tuning/{unit}", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).expect("a unit");
+        assert!(text.contains("UMask=0077") && text.contains("LimitCORE=0"), "{unit}");
+        let mut command = children::command("systemd-analyze");
+        command.args(["security", "--no-pager", "--offline=true", "--threshold=20", &path]);
+        match command.output() {
+            Ok(judged) => {
+                let told = String::from_utf8_lossy(&judged.stdout).into_owned();
+                assert!(judged.status.success(), "{unit}: more than 2.0: {told}");
+            }
+            Err(error) => println!("not judged: systemd-analyze: {error}"),
+        }
+    }
+}

@@ -148,6 +148,7 @@ impl Model {
                 tally.timed_out += 1;
             }
             CallbackOutcome::Stale => tally.stale += 1,
+            CallbackOutcome::Denied => unreachable!("hosts of this world are denied to nobody"),
         }
         let timer = self.timers.get_mut(&id).expect("attempts were checked");
         let is_certain = timer.certain().is_some();
@@ -296,7 +297,7 @@ impl HostMirror {
         match outcome {
             CallbackOutcome::Delivered | CallbackOutcome::Rejected => self.failures = 0,
             CallbackOutcome::Unreachable | CallbackOutcome::TimedOut => self.failures += 1,
-            CallbackOutcome::Stale => {}
+            CallbackOutcome::Denied | CallbackOutcome::Stale => {}
         }
         if self.is_in_trouble() {
             self.troubled_at = Some(tick);

@@ -2,11 +2,13 @@
 //! every value that takes part, its origin, and the way out.
 
 use std::collections::HashSet;
+use std::net::SocketAddr;
 
 use super::check_timestamp;
 use super::check_tls;
 use super::error::Problem;
 use super::settings::Config;
+use crate::tls::acceptor::ClientAuth;
 use crate::wire::peer_frame::OPAQUE_TOLD_BYTES_MAX;
 
 /// Returns every conflict of a configuration whose single values are valid.
@@ -15,6 +17,9 @@ pub(super) fn check(config: &Config) -> Vec<Problem> {
     check_cores(config, &mut conflicts);
     check_limits(config, &mut conflicts);
     check_addresses(config, &mut conflicts);
+    if !config.insecure_open {
+        conflicts.extend(open_listeners(config).into_iter().map(OpenListener::conflict));
+    }
     check_cluster(config, &mut conflicts);
     check_timestamp::check(config, &mut conflicts);
     check_tls::check(config, &mut conflicts);
@@ -108,6 +113,53 @@ fn check_addresses(config: &Config, conflicts: &mut Vec<String>) {
     }
 }
 
+/// A listener that is open to a network and asks nobody who they are.
+pub(super) struct OpenListener {
+    /// What whoever reaches it may do.
+    pub risk: String,
+    /// How to do without.
+    remedy: &'static str,
+}
+
+impl OpenListener {
+    fn conflict(self) -> String {
+        let Self { risk, remedy } = self;
+        format!(
+            "{risk}; {remedy}, listen on 127.0.0.1, or add --insecure-open if the network is \
+                 yours alone"
+        )
+    }
+}
+
+/// The listeners that are open to a network and ask nobody who they are.
+pub(super) fn open_listeners(config: &Config) -> Vec<OpenListener> {
+    let Config { node, tls, admin, timestamp, .. } = config;
+    let is_open = |listen: SocketAddr| !listen.ip().to_canonical().is_loopback();
+    let asks_for_tokens = !config.tokens_file.is_empty();
+    let asks_for_certificates = tls.client_auth == ClientAuth::Required;
+    let over_tls = tls.address(node.listen).filter(|_| !asks_for_certificates);
+    let mut open = Vec::new();
+    let clients = [("listen", Some(node.listen)), ("listen_tls", over_tls)];
+    for (name, listen) in clients.into_iter().filter(|_| node.serves_timers && !asks_for_tokens) {
+        if listen.is_some_and(is_open) {
+            let key = config.describe("node", name);
+            let risk = format!("{key}: whoever gets there may create, read and delete timers");
+            open.push(OpenListener { risk, remedy: "set [auth] tokens_file (chronos token new)" });
+        }
+    }
+    if admin.enabled && is_open(admin.listen) {
+        let key = config.describe("admin", "listen");
+        let risk = format!("{key}: whoever gets there may give orders to the node");
+        open.push(OpenListener { risk, remedy: "have a proxy ask who it is" });
+    }
+    if timestamp.enabled && is_open(timestamp.served.listen) {
+        let key = config.describe("timestamp", "listen");
+        let risk = format!("{key}: whoever gets there gets timestamps, as Thrift asks nobody");
+        open.push(OpenListener { risk, remedy: "keep others away by a firewall" });
+    }
+    open
+}
+
 fn check_cluster(config: &Config, conflicts: &mut Vec<String>) {
     let limits = &config.node.cluster;
     let mut below = |low: (&str, u64), high: (&str, u64), reason: &str| {
@@ -135,7 +187,7 @@ fn check_cluster(config: &Config, conflicts: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use crate::control::config::load::parse_config;
+    use crate::control::config::load::{Sources, load, parse_config};
 
     /// Returns the text of the only conflict in a configuration.
     fn conflict(text: &str) -> String {
@@ -174,11 +226,44 @@ mod tests {
     #[test]
     fn admin_and_clients_never_share_a_port() {
         assert!(conflict("[admin]\nlisten = \"127.0.0.1:7253\"").contains("--admin off"));
-        assert!(conflict("[node]\nlisten = \"0.0.0.0:7254\"").contains("same port"));
-        let off = "[node]\nlisten = \"0.0.0.0:7254\"\n[admin]\nenabled = false";
-        assert!(parse_config(off, "c.toml").is_ok());
+        let open = "auth.insecure_open = true\n[node]\nlisten = \"0.0.0.0:7254\"";
+        assert!(conflict(open).contains("same port"));
+        assert!(parse_config(&format!("{open}\n[admin]\nenabled = false"), "c.toml").is_ok());
         let free = "[node]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"";
         assert!(parse_config(free, "c.toml").is_ok());
+    }
+
+    #[test]
+    fn a_listener_that_asks_nobody_is_open_to_no_network_unless_it_is_meant() {
+        let open = [
+            ("[node]\nlisten = \"10.0.0.1:7253\"\n", "chronos token new"),
+            ("[node]\nlisten = \"[::]:7253\"\n", "chronos token new"),
+            ("[admin]\nlisten = \"0.0.0.0:7254\"\n", "a proxy"),
+            ("[timestamp]\nenabled = true\nlisten = \"10.0.0.1:7911\"\n", "a firewall"),
+        ];
+        for (text, remedy) in open {
+            let told = conflict(text);
+            assert!(told.contains(remedy) && told.contains("--insecure-open"), "{told}");
+            let file = Some(("c.toml".to_owned(), format!("auth.insecure_open = true\n{text}")));
+            let sources = Sources { file, ..Sources::default() };
+            let warnings = load(&sources).expect("it is meant").warnings;
+            assert!(
+                warnings.iter().any(|told| told.contains("whoever gets there")),
+                "{warnings:?}"
+            );
+        }
+        for text in [
+            "auth.tokens_file = \"t\"\n[node]\nlisten = \"10.0.0.1:7253\"",
+            "[node]\nlisten = \"127.9.9.9:7253\"",
+            "[node]\nlisten = \"[::1]:7253\"",
+            "[node]\nlisten = \"[::ffff:127.0.0.1]:7253\"",
+            "[timestamp]\nlisten = \"0.0.0.0:7911\"",
+            "[admin]\nlisten = \"0.0.0.0:7254\"\nenabled = false",
+        ] {
+            let file = Some(("c.toml".to_owned(), text.to_owned()));
+            let loaded = load(&Sources { file, ..Sources::default() }).expect(text);
+            assert_eq!(loaded.warnings, Vec::<String>::new(), "{text}");
+        }
     }
 
     #[test]

@@ -133,7 +133,8 @@ mod tests {
     use crate::control::config::load::parse_config;
     use crate::control::config::timestamp::address_of;
 
-    const ZOOKEEPER: &str = "[timestamp]\nenabled = true\ncoordination = \"zookeeper\"\n";
+    const ZOOKEEPER: &str = "auth.insecure_open = true\n\
+                             [timestamp]\nenabled = true\ncoordination = \"zookeeper\"\n";
 
     fn conflict(text: &str) -> String {
         let error = parse_config(text, "c.toml").expect_err(text);
@@ -194,7 +195,7 @@ mod tests {
 
     #[test]
     fn ports_are_not_shared_and_nothing_is_checked_that_is_off() {
-        let on = "[timestamp]\nenabled = true\n";
+        let on = "auth.insecure_open = true\n[timestamp]\nenabled = true\n";
         assert!(conflict(&format!("{on}listen = \"0.0.0.0:7253\"")).contains("same port"));
         assert!(conflict(&format!("{on}listen = \"127.0.0.1:7254\"")).contains("[admin] listen"));
         assert!(conflict(&format!("{on}file = \"\"")).contains("keeps the bound"));

@@ -70,6 +70,8 @@ pub(crate) fn defaults() -> Config {
     config.node.listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
     config.membership.localhost = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)).to_string();
     config.admin.enabled = false;
+    // The original asks nobody, and listens to all.
+    config.insecure_open = true;
     config
 }
 
@@ -299,7 +301,8 @@ mod tests {
         assert_eq!((config.node.instance_id, config.node.deployment_id), (0, 0));
         assert_eq!(config.log.folder, "/var/log/chronos");
         assert_eq!(config.log.level, "info");
-        assert_eq!(warnings, Vec::<String>::new());
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains("whoever gets there may create"), "as the original's");
     }
 
     #[test]
@@ -380,7 +383,7 @@ mod tests {
                     [clutser]\nnode = a\n[cluster]\nnodes_max = 3\nx = 1\n";
         let Loaded { config, warnings } = drop_in(&[text]).expect("warnings only");
         assert_eq!(config.node.listen.port(), 1);
-        assert_eq!(warnings.len(), 5, "{warnings:?}");
+        assert_eq!(warnings.len(), 6, "{warnings:?}");
         assert!(warnings[0].contains("0.conf:2: unknown key \"bind-adress\" in [http]"));
         assert!(warnings[0].contains("did you mean bind-address?"), "{warnings:?}");
         assert!(warnings[1].contains("0.conf:4: [http] bind-port is set at 0.conf:3 already"));

@@ -204,7 +204,7 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 92] = [
+pub static KEYS: [Key; 93] = [
     Key {
         section: "node",
         name: "listen",
@@ -323,6 +323,17 @@ pub static KEYS: [Key; 92] = [
                by this user alone, and read again on SIGHUP. Empty: nobody needs a token.",
         get: |config| Value::Text(config.tokens_file.clone()),
         set: |config, value| config.tokens_file = value.text().into(),
+    },
+    Key {
+        section: "auth",
+        name: "insecure_open",
+        kind: ValueKind::Boolean,
+        flag: Some("--insecure-open"),
+        help: "Whether listeners that ask nobody who they are may be open to a network, and not \
+               to this machine alone: that of clients without tokens_file, the admin API, that of \
+               timestamps. The node says so at each start.",
+        get: |config| Value::Boolean(config.insecure_open),
+        set: |config, value| config.insecure_open = value.boolean(),
     },
     limit!(timers_max: u64, 1, 4_000_000_000, "timers",
         "Timers and tombstones that the node holds, shared out evenly to its cores. Above it: \

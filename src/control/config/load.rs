@@ -180,6 +180,7 @@ impl Loader {
         let timestamp = &self.config.timestamp;
         self.config.node.timestamp = timestamp.enabled.then(|| timestamp.served.clone());
         self.warn_of_secret();
+        check::open_listeners(&self.config).into_iter().for_each(|open| self.warn(open.risk));
         self.identify(&view);
         if self.warnings_left_out > 0 {
             self.warnings.push(format!("{} further warnings", self.warnings_left_out));
