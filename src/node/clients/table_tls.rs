@@ -34,12 +34,14 @@ impl Clients {
         let Some(secured) = &mut connection.secured else { return };
         let wire = io.ring.bytes_mut(received);
         if secured.is_handshaking() {
-            if !secured.keep(wire) {
-                return self.break_off(place);
-            }
+            let may_go_on = secured.keep(wire);
             if !secured.is_queued {
                 secured.is_queued = true;
                 self.handshakes.wait(place, socket);
+            }
+            if !may_go_on && !connection.is_paused {
+                connection.is_paused = true;
+                io.ring.pause(socket);
             }
             return self.account(place);
         }
@@ -57,7 +59,11 @@ impl Clients {
         let until = MonoNs(monotonic().0 + TURN_US * 1_000);
         while let Some((place, socket)) = self.handshakes.next() {
             let held = self.connections.at_mut(place).filter(|held| held.socket == socket);
-            let Some(secured) = held.and_then(|held| held.secured.as_deref_mut()) else { continue };
+            let Some(connection) = held else { continue };
+            if std::mem::take(&mut connection.is_paused) {
+                io.ring.receive(socket);
+            }
+            let Some(secured) = &mut connection.secured else { continue };
             secured.is_queued = false;
             let mut plain = std::mem::take(&mut self.handshakes.plain);
             let progress = secured.shake_hands(&acceptor, &mut plain);
