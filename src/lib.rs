@@ -12,7 +12,7 @@ pub mod cluster;
 pub mod timestamp;
 pub mod journal;
 pub mod shard;
-pub(crate) mod tls;
+pub mod tls;
 pub mod core;
 #[allow(unsafe_code)]
 #[deny(clippy::undocumented_unsafe_blocks)]

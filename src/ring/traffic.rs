@@ -120,7 +120,7 @@ impl Ring {
                 // Every buffer was lent. The receive begins again after the buffers were given
                 // back.
                 libc::ENOBUFS => {
-                    self.starved.push(id);
+                    self.starved.push_back(id);
                     return;
                 }
                 libc::ECANCELED | libc::EINTR | libc::EAGAIN => {}

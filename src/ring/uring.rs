@@ -1,5 +1,6 @@
 //! The ring itself: the calls that users of a ring make, and its turn.
 
+use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -58,8 +59,12 @@ pub struct Ring {
     pub(super) buffers: BufferRing,
     pub(super) sockets: SocketTable,
     pub(super) listeners: Vec<ListenerSlot>,
-    /// Sockets whose receive ended because every buffer was lent.
-    pub(super) starved: Vec<SocketId>,
+    /// Sockets whose receive ended because every buffer was lent, the first one first.
+    pub(super) starved: VecDeque<SocketId>,
+    /// How many of them receive again in one turn: half as many as there are buffers. The other
+    /// half is for sockets whose bytes come meanwhile, so that a herd does not keep the buffers
+    /// from all others, nor makes each turn long for receives that find none.
+    fed_per_turn: usize,
     /// Files and the buffer for durable writes; `None`: this ring writes none.
     pub(super) disk: Option<Box<Disk>>,
     pub(super) registers_disk: bool,
@@ -104,7 +109,8 @@ impl Ring {
             buffers,
             sockets: SocketTable::default(),
             listeners: Vec::new(),
-            starved: Vec::new(),
+            starved: VecDeque::new(),
+            fed_per_turn: usize::from(config.buffers / 2).max(1),
             disk: None,
             registers_disk: config.registers_disk,
             turn: 0,
@@ -275,10 +281,12 @@ impl Ring {
         completions.clear();
         self.turn += 1;
         self.buffers.recycle();
-        while let Some(socket) = self.starved.pop() {
+        for _ in 0..self.fed_per_turn {
+            let Some(socket) = self.starved.pop_front() else { break };
             self.begin_receiving(socket);
         }
-        self.kernel.enter(wait)?;
+        // Those that are left have bytes to be received.
+        self.kernel.enter(if self.starved.is_empty() { wait } else { Wait::Poll })?;
         let mut events = std::mem::take(&mut self.events);
         self.kernel.fetch(self.completions_per_turn, &mut events);
         let mut woken = false;

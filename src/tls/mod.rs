@@ -2,6 +2,8 @@
 //! library that does the work (rustls with AWS-LC). It names no socket, file or thread; who calls
 //! it moves the bytes, and decides when a handshake may cost time.
 
-pub(crate) mod acceptor;
-pub(crate) mod session;
+pub mod acceptor;
+pub mod session;
+#[cfg(test)]
+mod tls_tests;
 mod validity;

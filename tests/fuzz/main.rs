@@ -11,6 +11,8 @@ mod peers;
 mod targets;
 mod thrift_seeds;
 mod thrift_targets;
+mod tls;
+mod tls_targets;
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -22,10 +24,21 @@ const ROUNDS: u64 = 20_000;
 const ACCEPTED_SHARE_MIN: u64 = 100;
 
 fn fuzz(target: fn(&[u8]) -> bool, seeds: &[&[u8]], tokens: &'static [&'static [u8]]) {
+    fuzz_one_in(1, target, seeds, tokens);
+}
+
+/// Fuzzes a slow target with one of `share` inputs.
+fn fuzz_one_in(
+    share: u64,
+    target: fn(&[u8]) -> bool,
+    seeds: &[&[u8]],
+    tokens: &'static [&'static [u8]],
+) {
     let rounds = match std::env::var("CHRONOS_FUZZ_ROUNDS") {
         Ok(text) => text.parse().expect("CHRONOS_FUZZ_ROUNDS is a number"),
         Err(_) => ROUNDS,
     };
+    let rounds = rounds / share;
     let run = |input: &[u8]| {
         catch_unwind(AssertUnwindSafe(|| target(input))).unwrap_or_else(|panic| {
             eprintln!("input: b\"{}\"", input.escape_ascii());

@@ -214,6 +214,29 @@ fn a_handshake_without_bounds_is_ended() {
     assert_alive(&node, &authority.trusting(&[&TLS13], None));
 }
 
+/// A client that is ready sends its requests behind its last message of the handshake: all of this
+/// comes at once, and more than any handshake has.
+#[test]
+fn requests_may_come_with_the_end_of_the_handshake() {
+    let (node, authority, _files) = started();
+    for version in [&TLS12, &TLS13] {
+        let config = authority.trusting(&[version], None);
+        let (mut client, mut stream) = (session(&config), connect(node.secure));
+        client.set_buffer_limit(None);
+        let opaque = "o".repeat(250_000);
+        let timer = super::harness::TIMER.replace("\"x\"", &format!("\"{opaque}\""));
+        let head = format!(
+            "POST /timers HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            timer.len()
+        );
+        client.writer().write_all(&[head, timer].concat().into_bytes()).expect("memory");
+        let mut whole = rustls::Stream::new(&mut client, &mut stream);
+        let mut answer = Vec::new();
+        whole.read_to_end(&mut answer).expect("an answer and its end");
+        assert!(answer.starts_with(b"HTTP/1.1 200 "), "{}", answer.escape_ascii());
+    }
+}
+
 /// The links between nodes are plain, and take over the socket: not this one.
 #[test]
 fn no_node_connects_over_tls() {

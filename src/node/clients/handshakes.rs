@@ -25,6 +25,10 @@ pub struct Handshakes {
     pub failed: u64,
     /// Connections with bytes of a handshake.
     queue: VecDeque<(u32, SocketId)>,
+    /// How many connections came to the queue since the last turn.
+    pub came: usize,
+    /// When a handshake last went on.
+    pub last: MonoNs,
     /// Plaintext of the connection at hand. Kept for its allocation.
     pub plain: Vec<u8>,
 }
@@ -46,6 +50,7 @@ impl Handshakes {
 
     /// Lets a connection wait until its handshake goes on.
     pub fn wait(&mut self, place: u32, socket: SocketId) {
+        self.came += 1;
         self.queue.push_back((place, socket));
     }
 

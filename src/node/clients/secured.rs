@@ -5,9 +5,11 @@ use crate::node::buffer_pool::BufferPool;
 use crate::tls::acceptor::Acceptor;
 use crate::tls::session::{Session, TlsError, may_be_tls};
 
-/// Most bytes that a client may send until its handshake is over. A chain of certificates with keys
-/// of RSA has some 10 KiB.
+/// Most bytes of a handshake. A chain of certificates with keys of RSA has some 10 KiB.
 const HANDSHAKE_BYTES_MAX: usize = 64 << 10;
+/// Bytes that wait for a handshake's turn above which nothing more is received. A client that is
+/// ready sends its first requests before the server is.
+const WAITING_BYTES_MAX: usize = 64 << 10;
 
 /// How far a connection has come.
 #[derive(Debug)]
@@ -44,7 +46,7 @@ pub struct Secured {
     stage: Stage,
     /// Bytes of the wire that wait until the core has time for a handshake.
     waiting: Vec<u8>,
-    /// Bytes that came before the handshake was over.
+    /// Bytes that the handshake has taken.
     handshake_bytes: usize,
     /// When the handshake must be over.
     pub until: MonoNs,
@@ -85,15 +87,11 @@ impl Secured {
         self.waiting.capacity()
     }
 
-    /// Keeps bytes until the core has time for the handshake. Returns `false` when the client has
-    /// sent more than a handshake has.
+    /// Keeps bytes until the core has time for the handshake. Returns whether more may be received
+    /// until then.
     pub fn keep(&mut self, wire: &[u8]) -> bool {
-        self.handshake_bytes += wire.len();
-        let has_room = self.handshake_bytes <= HANDSHAKE_BYTES_MAX;
-        if has_room {
-            self.waiting.extend_from_slice(wire);
-        }
-        has_room
+        self.waiting.extend_from_slice(wire);
+        self.waiting.len() <= WAITING_BYTES_MAX
     }
 
     /// Goes on with the handshake. What follows it is appended to `plain`.
@@ -108,12 +106,17 @@ impl Secured {
                 Err(_) => return self.broken(),
             }
         }
+        self.handshake_bytes += wire.len();
         let progress = self.receive(&wire, plain);
         match std::mem::replace(&mut self.stage, Stage::Broken(None)) {
             Stage::Shaking(session) if !session.is_handshaking() => {
                 let is_resumed = session.is_resumed();
                 self.stage = Stage::Open(session);
                 Progress::Opened { is_resumed }
+            }
+            Stage::Shaking(session) if self.handshake_bytes > HANDSHAKE_BYTES_MAX => {
+                self.stage = Stage::Shaking(session);
+                self.broken()
             }
             stage => {
                 self.stage = stage;

@@ -1,0 +1,120 @@
+//! What must hold for the server's side of a TLS connection, on every input; as `targets.rs` for the
+//! parsers. The other end is rustls' client. The input says how the client's bytes are cut, which
+//! one is changed, and what the client says.
+
+use std::io::{Read, Write};
+use std::sync::{Arc, LazyLock};
+
+use chronos::tls::acceptor::{Acceptor, ClientAuth, Material};
+use chronos::tls::session::{Session, may_be_tls};
+use rustls::client::Resumption;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+/// Most rounds of a conversation: a handshake has two.
+const ROUNDS_MAX: usize = 8;
+
+struct Ends {
+    acceptor: Acceptor,
+    client: Arc<ClientConfig>,
+}
+
+/// What both ends are made with. Each input begins anew: no client has a ticket.
+static ENDS: LazyLock<[Ends; 2]> = LazyLock::new(|| {
+    [&rustls::version::TLS12, &rustls::version::TLS13].map(|version| {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("good");
+        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let material = Material {
+            certificates: certificate.as_bytes(),
+            key: key.as_bytes(),
+            client_ca: &[],
+            client_auth: ClientAuth::Off,
+        };
+        let acceptor = Acceptor::new(&material).expect("they fit");
+        let mut roots = RootCertStore::empty();
+        roots.add(made.cert.der().clone()).expect("a certificate");
+        let builder = ClientConfig::builder_with_protocol_versions(&[version]);
+        let mut client = builder.with_root_certificates(roots).with_no_client_auth();
+        client.resumption = Resumption::disabled();
+        Ends { acceptor, client: Arc::new(client) }
+    })
+});
+
+/// What clients of a version are made with: 0 is TLS 1.2, 1 is TLS 1.3.
+#[allow(dead_code, reason = "libfuzzer/ makes no seeds")]
+pub fn client(version: usize) -> Arc<ClientConfig> {
+    ENDS[version].client.clone()
+}
+
+/// Bytes that come where a handshake should begin: the end of it does not depend on how they are
+/// cut, nothing of them is plaintext, and an error has an alert.
+pub fn tls_hello(data: &[u8]) -> bool {
+    let [piece, wire @ ..] = data else { return false };
+    if !may_be_tls(wire) {
+        return false;
+    }
+    let take = |bytes: usize| {
+        let mut session = Session::new(&ENDS[1].acceptor).expect("randomness");
+        let (mut plain, mut told) = (Vec::new(), Vec::new());
+        let mut pieces = wire.chunks(bytes);
+        let result = pieces.try_for_each(|piece| session.receive(piece, &mut plain).map(drop));
+        assert!(plain.is_empty() && session.is_handshaking());
+        session.send(&mut told);
+        assert!(!session.wants_to_send());
+        assert!(result.is_ok() || !told.is_empty(), "an alert");
+        (result.is_err(), told.is_empty())
+    };
+    assert_eq!(take(usize::from(*piece) + 1), take(wire.len().max(1)));
+    let (is_refused, _) = take(1);
+    !is_refused
+}
+
+/// A whole conversation. Where no byte was changed, each end gets what the other one said; where one
+/// was, it gets that or less, never anything else.
+pub fn tls_conversation(data: &[u8]) -> bool {
+    let [version, piece, change, at @ ..] = data else { return false };
+    let [high, low, words @ ..] = at else { return false };
+    let ends = &ENDS[usize::from(version % 2)];
+    let mut session = Session::new(&ends.acceptor).expect("randomness");
+    let name = ServerName::try_from("localhost").expect("a name");
+    let mut client = ClientConnection::new(ends.client.clone(), name).expect("a client");
+    client.writer().write_all(words).expect("memory");
+    let mut left = usize::from(u16::from_be_bytes([*high, *low]));
+    let (mut plain, mut answers, mut has_answered) = (Vec::new(), Vec::new(), false);
+    for _ in 0..ROUNDS_MAX {
+        let mut wire = Vec::new();
+        while client.wants_write() {
+            client.write_tls(&mut wire).expect("memory");
+        }
+        if let Some(byte) = wire.get_mut(left) {
+            *byte ^= change;
+        }
+        left = left.wrapping_sub(wire.len());
+        let mut pieces = wire.chunks(usize::from(*piece) + 1);
+        let result = pieces.try_for_each(|piece| session.receive(piece, &mut plain).map(drop));
+        if result.is_ok() && !session.is_handshaking() && !has_answered && plain == words {
+            has_answered = true;
+            session.write(words);
+            session.close();
+        }
+        let mut back = Vec::new();
+        session.send(&mut back);
+        let mut rest = &back[..];
+        while !rest.is_empty() && client.read_tls(&mut rest).is_ok_and(|taken| taken > 0) {
+            if client.process_new_packets().is_err() {
+                break;
+            }
+            // An error means that there is nothing yet, or that the connection has broken.
+            let _ = client.reader().read_to_end(&mut answers);
+        }
+        if result.is_err() {
+            break;
+        }
+    }
+    assert!(words.starts_with(&plain), "the server got what the client did not say");
+    assert!(words.starts_with(&answers), "the client got what the server did not say");
+    if *change == 0 {
+        assert!(has_answered && answers == words, "nothing was changed");
+    }
+    *change == 0
+}
