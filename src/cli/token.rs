@@ -9,7 +9,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::exit::{EXIT_FAILURE, EXIT_OK};
+use super::exit::EXIT_FAILURE;
 use super::terminal::{fail, print, tell};
 use crate::node::clients::tokens::{FILE_BYTES_MAX, Role, Tokens, is_name, line_of};
 use crate::ring::unpredictable;
@@ -95,10 +95,7 @@ pub(super) fn run(flags: &TokenFlags) -> u8 {
         Some(path) => tell(&format!("{}: has the line of {} now", path.display(), flags.name)),
         None => tell(&format!("the line for auth.tokens_file:\n{line}")),
     }
-    match print(&format!("{token}\n")) {
-        EXIT_OK => EXIT_OK,
-        code => code,
-    }
+    print(&format!("{token}\n"))
 }
 
 /// Appends a line to a file of tokens, if the file is right then.

@@ -346,9 +346,10 @@ fn read_headers<'a>(headers: &[Header<'a>], is_http10: bool) -> Result<Deciding<
                 decided.stays |= list_holds(value, b"keep-alive");
             }
             13 if name.eq_ignore_ascii_case(b"authorization") => {
-                if decided.authorization.replace(value).is_some() {
-                    return Err(refused(400, "Authorization: expected one, got two"));
-                }
+                let other = decided.authorization.replace(value);
+                other.map_or(Ok(()), |_| {
+                    Err(refused(400, "Authorization: expected one, got two"))
+                })?;
             }
             14 if name.eq_ignore_ascii_case(b"content-length") => {
                 let length = parse_length(value)

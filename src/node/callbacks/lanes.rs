@@ -354,7 +354,9 @@ impl Lanes {
             }
             Found::Nowhere => return self.end(call, CallbackOutcome::Unreachable),
             Found::Denied(denial) => {
-                self.denied.iter_mut().nth(denial as usize).into_iter().for_each(|it| *it += 1);
+                if let Some(count) = self.denied.get_mut(denial as usize) {
+                    *count += 1;
+                }
                 return self.end(call, CallbackOutcome::Denied);
             }
         };
