@@ -3,6 +3,7 @@
 //! and `openssl` where they are installed.
 
 mod authorities;
+mod certs;
 mod clients;
 mod harness;
 mod reload;

@@ -9,7 +9,7 @@ use super::authorities::{Authority, Files};
 use super::harness::{Node, TIMER};
 
 /// Whether a tool is installed. Says so if not.
-fn has(tool: &str, ask: &str) -> bool {
+pub fn has(tool: &str, ask: &str) -> bool {
     let found = children::command(tool).arg(ask).output_tied();
     let is_there = found.is_ok_and(|output| output.status.success());
     if !is_there {

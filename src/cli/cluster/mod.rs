@@ -1,6 +1,7 @@
 //! `chronos cluster`: shows a cluster and changes its members, over the admin APIs of its nodes.
-//! This file has the flags of the four commands, and prints how each ends.
+//! `certs` asks no node. This file has the flags of the commands, and prints how each ends.
 
+mod certs;
 mod change;
 mod context;
 mod plan;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
+use self::certs::CertsFlags;
 use self::context::{Context, Success};
 use self::plan::{ChangeKind, Procedure};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
@@ -26,6 +28,7 @@ Examples:
   chronos cluster leave 10.0.0.2:7253 --admin 10.0.0.1:7254
   chronos cluster leave --dead 10.0.0.2:7253 --admin 10.0.0.1:7254
   chronos cluster resync --admin 10.0.0.1:7254 --json
+  chronos cluster certs --help                  certificates for TLS
 
 Nodes are named as all members write them. Admin APIs of members that no --admin names are looked
 for at the [cluster] admin_addresses of those that are, and at the member's host under the port of
@@ -83,6 +86,7 @@ enum ClusterCommand {
     },
     /// Make every node compare its timers with the other nodes, and wait until that is done
     Resync,
+    Certs(CertsFlags),
 }
 
 /// Runs one of the commands; returns the exit code.
@@ -94,6 +98,7 @@ pub(super) fn run(flags: &ClusterFlags) -> u8 {
     };
     let result = match &flags.command {
         ClusterCommand::Status => return table::status(&context),
+        ClusterCommand::Certs(flags) => return made(&context, certs::run(flags)),
         ClusterCommand::Resync => change::resynchronise(&context),
         ClusterCommand::Join { nodes } | ClusterCommand::Leave { nodes, .. } => {
             if let Some(twice) = twice(nodes) {
@@ -115,6 +120,19 @@ pub(super) fn run(flags: &ClusterFlags) -> u8 {
 fn twice(nodes: &[String]) -> Option<&String> {
     let mut seen = BTreeSet::new();
     nodes.iter().find(|node| !seen.insert(*node))
+}
+
+/// Prints the files that were made, and returns the exit code.
+fn made(context: &Context, result: Result<String, String>) -> u8 {
+    let files = match result {
+        Ok(files) => files,
+        Err(text) => return fail(&text, EXIT_FAILURE),
+    };
+    if !context.json {
+        return print(&files);
+    }
+    let files: Vec<&str> = files.lines().collect();
+    print(&format!("{:#}\n", json!({ "files": files })))
 }
 
 /// Prints how a command ended, as text or as JSON, and returns the exit code.
