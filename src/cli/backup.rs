@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::exit::{EXIT_FAILURE, EXIT_USAGE};
 use super::runtime::block_on;
 use super::terminal::{fail, print};
+use super::token::authorization;
 use crate::control::admin::guard::ORDER_HEADER;
 use crate::control::http_client::{HttpClient, HttpError, HttpRequest};
 
@@ -25,6 +26,8 @@ file system the bytes are copied.
 
 A node starts on a backup only under the name that it had. A backup is of one node: in a cluster
 make one of each.
+
+Where tokens are needed (auth.tokens_file), CHRONOS_TOKEN has that of an operator.
 
 Exit codes:
     0  the backup is there, whole
@@ -71,7 +74,9 @@ pub(super) fn run(flags: &BackupFlags) -> u8 {
 
 fn ask(admin: &str, directory: &Path) -> Result<Value, HttpError> {
     let body = json!({ "directory": directory }).to_string();
-    let headers = [("Content-Type", "application/json"), (ORDER_HEADER, "1")];
+    let token = authorization();
+    let mut headers = vec![("Content-Type", "application/json"), (ORDER_HEADER, "1")];
+    headers.extend(token.as_deref().map(|token| ("Authorization", token)));
     let (method, path) = ("POST", "/backup");
     let request = HttpRequest { method, path, headers: &headers, body: body.as_bytes() };
     let mut client = HttpClient::new(admin, PATIENCE, ANSWER_BYTES_MAX);

@@ -2,6 +2,7 @@
 
 use super::exit::{EXIT_FAILURE, EXIT_OK};
 use super::terminal::fail;
+use super::token::VARIABLE;
 use crate::control::config::error::{Origin, Problem};
 use crate::control::config::files::ConfigFiles;
 use crate::control::config::load::Loaded;
@@ -21,7 +22,7 @@ pub(super) fn environment() -> Result<Vec<(String, String)>, Problem> {
     let mut environment = Vec::new();
     for (name, value) in std::env::vars_os() {
         let name = name.to_string_lossy().into_owned();
-        if name.starts_with("CHRONOS_") {
+        if name.starts_with("CHRONOS_") && name != VARIABLE {
             environment.push((name.clone(), value.into_string().map_err(|_| not_utf8(name))?));
         }
     }

@@ -74,6 +74,15 @@ fn name(text: &str) -> Result<String, String> {
     fits.ok_or_else(|| "expected 1 to 64 letters, digits, '-', '_' and '.'".to_owned())
 }
 
+/// The variable with the token of whoever types commands. It is no key of the configuration.
+pub(super) const VARIABLE: &str = "CHRONOS_TOKEN";
+
+/// The value of the header `Authorization` for orders to a node, if there is a token.
+pub(super) fn authorization() -> Option<String> {
+    let token = std::env::var(VARIABLE).ok().filter(|token| !token.trim().is_empty())?;
+    Some(format!("Bearer {}", token.trim()))
+}
+
 /// Runs the command; returns the exit code.
 pub(super) fn run(flags: &TokenFlags) -> u8 {
     let TokenCommand::New(flags) = &flags.command;

@@ -15,6 +15,7 @@ use tracing::{error, info, warn};
 use super::log;
 use crate::control::admin::alarms;
 use crate::control::admin::api::{self, AdminState};
+use crate::control::admin::guard::SharedTokens;
 use crate::control::admin::node_view::{NodeState, NodeView};
 use crate::control::cluster::desk::Source;
 use crate::control::config::files::ConfigFiles;
@@ -133,9 +134,12 @@ async fn live(
     let meters = Arc::clone(&node.meters);
     let (originals, mut commands) =
         Originals::start(node.view.clone(), meters, node.address.port());
-    view.cluster.connect(source(config, files, &node, originals));
+    let tokens = SharedTokens::default();
+    tokens.set(config.node.tokens.clone());
+    view.cluster.connect(source(config, files, (&node, tokens.clone()), originals));
     if let Some(listener) = admin_listener {
-        let state = AdminState::of(view.clone(), config.node.limits.tags_max, &config.admin.hosts);
+        let (tags_max, hosts) = (config.node.limits.tags_max, &config.admin.hosts);
+        let state = AdminState::of(view.clone(), tags_max, hosts, tokens);
         state.set_members(others(config, admin_address));
         tokio::spawn(api::serve(listener, state));
     }
@@ -233,7 +237,12 @@ async fn failed(keeper: &mut Option<Keeper>) {
 
 /// Makes the source of the admin API: it can change the members, and read the configuration again
 /// as SIGHUP does.
-fn source(config: &Config, files: ConfigFiles, node: &NodeHandle, originals: Originals) -> Source {
+fn source(
+    config: &Config,
+    files: ConfigFiles,
+    (node, tokens): (&NodeHandle, SharedTokens),
+    originals: Originals,
+) -> Source {
     let file = files.members();
     let reloader = Mutex::new(Reloader::new(files, config.clone(), node.view.clone()));
     let commander = node.commander();
@@ -241,7 +250,12 @@ fn source(config: &Config, files: ConfigFiles, node: &NodeHandle, originals: Ori
     let reload = move || {
         let mut reloader = reloader.lock().unwrap_or_else(PoisonError::into_inner);
         let view = reloader.reload()?;
-        reloader.take_commands().iter().for_each(|command| commander.command(command));
+        for command in reloader.take_commands() {
+            if let Command::Tokens(read) = &command {
+                tokens.set(Some(Arc::clone(read)));
+            }
+            commander.command(&command);
+        }
         if let Some(view) = view {
             commander.command(&Command::View(view.clone()));
             readers.set_view(view);

@@ -186,3 +186,26 @@ fn a_file_that_others_may_read_is_refused_and_no_token_is_shown_anywhere() {
     assert_eq!(refused.status.code(), Some(2), "{told}");
     assert!(told.contains("[auth] tokens_file") && told.contains("chmod 600"), "{told}");
 }
+
+/// Orders to the admin API need an operator's token; who only looks needs none.
+#[test]
+fn orders_need_the_token_of_an_operator() {
+    let guarded = Guarded::start();
+    let operator = new_token(&guarded.file(), "ops", "operator");
+    let order = |token: Option<&str>| {
+        let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
+        command.args(["cluster", "resync", "--admin", &guarded.node.admin.to_string()]);
+        command.env_remove("CHRONOS_TOKEN").envs(token.map(|token| ("CHRONOS_TOKEN", token)));
+        let output = command.output().expect("the binary runs");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (is_taken, told) = order(None);
+    assert!(!is_taken && told.contains("the token of an operator"), "{told}");
+    assert!(!order(Some(&guarded.client)).0, "a client's");
+    assert!(!order(Some(&operator)).0, "the file has not been read again");
+    guarded.node.signal("HUP");
+    until("the operator is known", || order(Some(&operator)).0.then_some(()));
+    let mut admin = super::harness::Client::connect(guarded.node.admin);
+    admin.send("GET /cluster HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(admin.answer().status, 200);
+}

@@ -38,6 +38,8 @@ join and leave write the members into the configuration files of all nodes, have
 wait for it, and write the members again (joining nodes must run already; nodes that left may be
 stopped afterwards). Interrupted, they go on when they are run again.
 
+Where tokens are needed (auth.tokens_file), CHRONOS_TOKEN has that of an operator.
+
 Exit codes:
     0  done, or there was nothing left to do; status: all members answer and agree
     1  failed; what to do is said

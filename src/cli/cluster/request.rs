@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::cli::runtime::block_on;
+use crate::cli::token::authorization;
 use crate::control::admin::guard::ORDER_HEADER;
 use crate::control::http_client::{HttpClient, HttpError, HttpRequest};
 
@@ -23,9 +24,13 @@ pub(super) fn request(
     body: Option<&Value>,
 ) -> Result<Value, HttpError> {
     let body = body.map(Value::to_string).unwrap_or_default();
-    let headers = [("Content-Type", "application/json"), (ORDER_HEADER, "1")];
-    let headers = if method == "GET" { &headers[..1] } else { &headers };
-    let request = HttpRequest { method, path, headers, body: body.as_bytes() };
+    let token = authorization();
+    let mut headers = vec![("Content-Type", "application/json")];
+    if method != "GET" {
+        headers.push((ORDER_HEADER, "1"));
+        headers.extend(token.as_deref().map(|token| ("Authorization", token)));
+    }
+    let request = HttpRequest { method, path, headers: &headers, body: body.as_bytes() };
     let mut client = HttpClient::new(admin, REQUEST_TIME, ANSWER_BYTES_MAX);
     block_on(async { client.ask(request).await?.document() })?
 }

@@ -17,7 +17,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use tokio::net::TcpListener;
 
-use super::guard::{RequestGuard, guard};
+use super::guard::{RequestGuard, SharedTokens, guard};
 use super::listener::{AdminListener, Times};
 use super::metrics;
 use super::node_view::{NodeState, NodeView};
@@ -48,9 +48,15 @@ pub(crate) struct AdminState {
 
 impl AdminState {
     /// The state of a running node; `tags_max` is `limits.tags_max`, `hosts` is `[admin] hosts`.
-    pub(crate) fn of(view: NodeView, tags_max: u32, hosts: &[String]) -> Self {
+    /// `tokens` are those of `[auth] tokens_file`.
+    pub(crate) fn of(
+        view: NodeView,
+        tags_max: u32,
+        hosts: &[String],
+        tokens: SharedTokens,
+    ) -> Self {
         let tags = Arc::new(TagBoard::new(Arc::clone(&view.meters), tags_max));
-        let guard = Arc::new(RequestGuard::new(hosts, Arc::clone(&view.cluster)));
+        let guard = Arc::new(RequestGuard::new(hosts, Arc::clone(&view.cluster), tokens));
         Self { view, process: process::read, tags, guard }
     }
 
@@ -260,7 +266,10 @@ mod tests {
                 let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a port");
                 tell.send(listener.local_addr().expect("bound")).expect("the test waits");
                 let process = |_| ProcessUse::default();
-                let state = AdminState { process, ..AdminState::of(view, 1_000, &[]) };
+                let state = AdminState {
+                    process,
+                    ..AdminState::of(view, 1_000, &[], SharedTokens::default())
+                };
                 let _ = axum::serve(AdminListener::new(listener, times), router(state)).await;
             });
         });

@@ -1,6 +1,6 @@
-//! Which requests the admin API takes. As long as the API has no tokens, it refuses two kinds:
-//! requests that a web page makes its visitor's browser send, and orders in a form that a callback
-//! can have.
+//! Which requests the admin API takes. It refuses requests that a web page makes its visitor's
+//! browser send, orders in a form that a callback can have, and, if there are tokens
+//! (`auth.tokens_file`), orders without the token of an operator.
 //!
 //! A page can lead its own name to the address of a node and ask under that name (DNS rebinding).
 //! So a request must name an address, or a name that no page can own: a name without a dot belongs
@@ -8,32 +8,65 @@
 //! So an order must carry [`ORDER_HEADER`].
 
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::extract::{Request, State};
-use axum::http::header::{HOST, ORIGIN};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::control::cluster::desk::ClusterDesk;
+use crate::node::clients::tokens::{Role, Tokens, bearer};
 
 /// The header that an order must carry, with any value.
 pub(crate) const ORDER_HEADER: &str = "X-Chronos-Order";
+
+/// The tokens that are valid now. The holders of a clone share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedTokens(Arc<RwLock<Option<Arc<Tokens>>>>);
+
+impl SharedTokens {
+    /// Sets the tokens. `None`: nobody needs one.
+    pub(crate) fn set(&self, tokens: Option<Arc<Tokens>>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = tokens;
+    }
+
+    /// Returns why an order is not taken.
+    fn refusal(&self, headers: &HeaderMap) -> Option<(StatusCode, String)> {
+        let tokens = self.0.read().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let shown = headers.get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
+        let role = shown.and_then(|token| tokens.role_of(token));
+        match role {
+            Some(Role::Operator) => None,
+            Some(role) => {
+                let text =
+                    format!("an order needs the token of an operator, got one of a {role}\n");
+                Some((StatusCode::FORBIDDEN, text))
+            }
+            None => {
+                let text = "an order needs the token of an operator (auth.tokens_file); set \
+                            CHRONOS_TOKEN to it where you type the command\n";
+                Some((StatusCode::UNAUTHORIZED, text.into()))
+            }
+        }
+    }
+}
 
 /// The names under which clients may ask for the admin API, beside addresses.
 pub(crate) struct RequestGuard {
     names: Vec<String>,
     cluster: Arc<ClusterDesk>,
+    tokens: SharedTokens,
 }
 
 impl RequestGuard {
     /// Takes the names of `[admin] hosts` and adds this machine's own name.
-    pub(crate) fn new(hosts: &[String], cluster: Arc<ClusterDesk>) -> Self {
+    pub(crate) fn new(hosts: &[String], cluster: Arc<ClusterDesk>, tokens: SharedTokens) -> Self {
         let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let names = hosts.iter().map(String::as_str).chain([own.trim()]);
         let names = names.filter(|name| !name.is_empty()).map(|name| host_of(name).to_owned());
-        Self { names: names.collect(), cluster }
+        Self { names: names.collect(), cluster, tokens }
     }
 
     /// Returns why a request is not taken, as status and text. Returns `None` when the request may
@@ -53,10 +86,11 @@ impl RequestGuard {
             }
         }
         let has_order = headers.contains_key(ORDER_HEADER);
-        (is_order && !has_order).then(|| {
+        if is_order && !has_order {
             let text = format!("an order needs the header {ORDER_HEADER}: 1\n");
-            (StatusCode::FORBIDDEN, text)
-        })
+            return Some((StatusCode::FORBIDDEN, text));
+        }
+        if is_order { self.tokens.refusal(headers) } else { None }
     }
 
     fn knows(&self, host: &str) -> bool {
@@ -103,7 +137,7 @@ mod tests {
         };
         let view = View::build(None, &membership).expect("a good configuration");
         let cluster = Arc::new(ClusterDesk::of(Arc::new(view), None));
-        RequestGuard::new(&["chronos.example".into()], cluster)
+        RequestGuard::new(&["chronos.example".into()], cluster, SharedTokens::default())
     }
 
     fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
@@ -143,6 +177,29 @@ mod tests {
         let two = headers(&[("host", "localhost"), ("host", "evil.example")]);
         assert!(guard.refusal(false, &two).is_some());
         assert!(guard.refusal(false, &headers(&[])).is_none(), "HTTP/1.0 has none");
+    }
+
+    #[test]
+    fn orders_need_the_token_of_an_operator_if_there_are_tokens() {
+        let guard = guard_of();
+        let file = ["client", "operator"].map(|role| {
+            let role = Role::WORDS.into_iter().find(|(word, _)| *word == role).expect("a role").1;
+            crate::node::clients::tokens::line_of("x", role, &format!("token of {role}"))
+        });
+        let tokens = Tokens::parse(file.join("\n").as_bytes()).expect("two tokens");
+        guard.tokens.set(Some(Arc::new(tokens)));
+        let status = |is_order, token: Option<&str>| {
+            let mut lines = vec![("host", "127.0.0.1:7254"), ("x-chronos-order", "1")];
+            let shown = token.map(|token| format!("Bearer token of {token}"));
+            lines.extend(shown.as_ref().map(|shown| ("authorization", shown.as_str())));
+            guard.refusal(is_order, &headers(&lines)).map(|(status, _)| status.as_u16())
+        };
+        assert_eq!(status(true, Some("operator")), None);
+        assert_eq!(status(true, Some("client")), Some(403));
+        assert_eq!((status(true, Some("nobody")), status(true, None)), (Some(401), Some(401)));
+        assert_eq!(status(false, None), None, "who only looks needs none");
+        guard.tokens.set(None);
+        assert_eq!(status(true, None), None);
     }
 
     #[test]
