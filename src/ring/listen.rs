@@ -1,9 +1,15 @@
 //! Listening sockets, the states of their accepts, and the limit of open files.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use socket2::{Domain, Protocol, Socket, Type};
+
+/// Whether an address is one of this machine's: it can be bound. Cost: three system calls, so not
+/// for the hot path.
+pub fn is_of_this_machine(ip: IpAddr) -> bool {
+    UdpSocket::bind((ip, 0)).is_ok()
+}
 
 /// A bound, listening TCP socket with SO_REUSEADDR and SO_REUSEPORT. Accepted sockets inherit its
 /// TCP_NODELAY.

@@ -38,7 +38,7 @@ pub use completion::{Completion, Errno, Received, SocketId, Wait};
 pub use disk::{DiskRegistrations, DurableFile};
 pub use error::RingError;
 pub use files::{DirectoryLock, boot_id, create_zeroed, measure_sync, sync_directory};
-pub use listen::{Listener, raise_open_files_limit};
+pub use listen::{Listener, is_of_this_machine, raise_open_files_limit};
 pub use memory::{discard, keep_freed_memory, populate, prefault, refuse_huge_pages};
 pub use probe::{KernelSupport, probe};
 pub use process::{Daemon, Launcher, daemonise, lock_file, redirect_standard_error, user_id};

@@ -13,6 +13,7 @@ use crate::wire::callback_uri::{HTTP_PORT, Host, parse_authority};
 
 use crate::core::gate::NamedAddresses;
 use crate::core::peers::address::{PeerAddress, place_of};
+use crate::ring::is_of_this_machine;
 
 /// Listeners that are known when the node starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,7 +116,7 @@ impl ClusterListeners {
             *at == port && self.resolved.iter().any(is_found)
         };
         self.addresses.contains(&address)
-            || (self.everywhere.contains(&port) && ip.is_loopback())
+            || (self.everywhere.contains(&port) && (ip.is_loopback() || is_of_this_machine(ip)))
             || self.names.iter().any(leads_there)
     }
 }
@@ -207,14 +208,15 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_on_all_addresses_is_met_on_loopback() {
+    fn a_listener_on_all_addresses_is_met_at_each_address_of_the_machine() {
         let known = listeners(&["0.0.0.0:7253", "[::]:7254"]);
         for at in
             ["127.0.0.1:7253", "127.9.9.9:7254", "[::1]:7253", "0.0.0.0:7254", "10.0.0.1:7253"]
         {
             assert!(known.has(at.parse().expect("an address")), "{at}");
         }
-        assert!(!known.has("10.0.0.1:7254".parse().expect("an address")), "not known to be ours");
+        // An address of no machine (RFC 5737).
+        assert!(!known.has("192.0.2.1:7254".parse().expect("an address")));
     }
 
     #[test]
