@@ -619,6 +619,7 @@ impl Seat {
             failed: None,
             spin_ns: u64::from(settings.spin_us) * 1_000,
         };
+        engine.callbacks.signer.clone_from(&settings.signer);
         engine.set_destinations(Destinations { listeners, rules: settings.rules.clone() });
         Ok(engine.run()?)
     }

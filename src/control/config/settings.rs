@@ -60,6 +60,8 @@ pub struct Config {
     pub secret_file: String,
     /// The file that [`NodeSettings::tokens`] is read from; empty: nobody needs a token.
     pub tokens_file: String,
+    /// The file that [`NodeSettings::signer`] is read from; empty: callbacks are not signed.
+    pub signing_secrets_file: String,
     /// The admin API.
     pub admin: AdminSettings,
     /// The log.
@@ -79,6 +81,7 @@ impl Default for Config {
             tls: TlsConfig::default(),
             secret_file: String::new(),
             tokens_file: String::new(),
+            signing_secrets_file: String::new(),
             admin: AdminSettings::default(),
             log: LogSettings::default(),
             membership: Membership::default(),
