@@ -117,6 +117,12 @@ impl Core {
         self.journal = Some(Box::new(journal));
     }
 
+    /// Tells that the core, which was made a while ago and has heard nobody yet, serves from now on.
+    pub fn begin(&mut self, now: Now) {
+        self.now = now;
+        self.peering.begin(now.mono);
+    }
+
     /// The journal; `None`: the core has none.
     pub fn journal(&mut self) -> Option<&mut CoreJournal> {
         self.journal.as_deref_mut()

@@ -10,6 +10,7 @@ use crate::core::copies::Copies;
 use crate::core::gate::NamedAddresses;
 use crate::core::peers::secret::Secrets;
 use crate::node::callbacks::policy::Rules;
+use crate::node::callbacks::signing::Signer;
 use crate::node::clients::tokens::Tokens;
 use crate::node::meters::CoreMeters;
 use crate::ring::Waker;
@@ -37,6 +38,8 @@ pub enum Command {
     Secrets(Arc<Secrets>),
     /// Take the tokens of clients, read again.
     Tokens(Arc<Tokens>),
+    /// Take the secrets that callbacks are signed with, read again.
+    Signer(Arc<Signer>),
     /// Take the rules of where callbacks may go, read again.
     Rules(Arc<Rules>),
     /// Take what further connections over TLS are accepted with. Open ones stay as they are.

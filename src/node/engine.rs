@@ -247,6 +247,7 @@ impl Engine {
                     self.clients.service.guard.secrets = Some(secrets);
                 }
                 Command::Tokens(tokens) => self.clients.service.tokens = Some(tokens),
+                Command::Signer(signer) => self.callbacks.signer = Some(signer),
                 Command::Rules(rules) => {
                     self.change_destinations(|them| them.rules = Rules::clone(&rules));
                 }

@@ -2,7 +2,7 @@
 //! timestamps, and the control thread's commands.
 
 mod buffer_pool;
-pub(crate) mod callbacks;
+pub mod callbacks;
 pub(crate) mod clients;
 pub mod commands;
 mod core_loop;

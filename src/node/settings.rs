@@ -11,6 +11,7 @@ use crate::cluster::view::Membership;
 use crate::core::peers::secret::Guard;
 use crate::node::callbacks::listeners::Reserved;
 use crate::node::callbacks::policy::Rules;
+use crate::node::callbacks::signing::Signer;
 use crate::node::clients::tokens::Tokens;
 use crate::tls::acceptor::Acceptor;
 
@@ -50,6 +51,8 @@ pub struct NodeSettings {
     pub callbacks: CallbackLimits,
     /// The tokens of clients. `None`: nobody needs one.
     pub tokens: Option<Arc<Tokens>>,
+    /// Signs callbacks. `None`: nobody does.
+    pub signer: Option<Arc<Signer>>,
     /// Where callbacks may go.
     pub rules: Rules,
     /// The members at the start. `None`: this node alone.
@@ -180,6 +183,7 @@ impl Default for NodeSettings {
             limits: Limits::default(),
             callbacks: CallbackLimits::default(),
             tokens: None,
+            signer: None,
             rules: Rules::default(),
             membership: None,
             cluster: ClusterLimits::default(),

@@ -580,6 +580,8 @@ impl Seat {
         if let (Some(journal), Some(segments)) = (&self.journal, &segments) {
             journal.read(self.own, &mut core, began, &self.meters[self.own], segments)?;
         }
+        let began = wall.map_or_else(now, |wall| wall.raise(now()));
+        core.begin(began);
         let disk = segments.zip(wall).map(|(segments, wall)| Disk::new(segments, wall));
         let mut service = Service::new(&settings.limits, settings.accept_strangers);
         let own = ShardIndex(self.own as u16);
@@ -619,6 +621,7 @@ impl Seat {
             failed: None,
             spin_ns: u64::from(settings.spin_us) * 1_000,
         };
+        engine.callbacks.signer.clone_from(&settings.signer);
         engine.set_destinations(Destinations { listeners, rules: settings.rules.clone() });
         Ok(engine.run()?)
     }

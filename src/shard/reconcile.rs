@@ -50,8 +50,11 @@ impl Shard {
     /// Whether a timer belongs to a node that is suspected here: another node has taken that node
     /// for dead, and has given the timer to others. No walk begins when a suspect is back.
     fn is_a_suspects(&self, record: &Record) -> bool {
-        let list = self.records.placement_of(record).replicas;
         let able = self.peers.not_dead();
+        if able.minus(self.peers.alive()).without(self.peers.own()).is_empty() {
+            return false;
+        }
+        let list = self.records.placement_of(record).replicas;
         record.is_live()
             && self.right_list_among(record, able, PeerSet::EMPTY) != list
             && !is_planted(Bug::StandInOfSuspectStays)

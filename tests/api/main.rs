@@ -15,6 +15,7 @@ mod internal;
 mod limits;
 mod memory;
 mod semantics;
+mod signatures;
 mod sink;
 mod stop;
 mod tokens;

@@ -29,6 +29,7 @@ mod nonsense;
 mod requests;
 mod scaling;
 mod secrets;
+mod signatures;
 mod sites;
 mod splits;
 
@@ -43,6 +44,7 @@ const STORIES: &[&[Story]] = &[
     scaling::STORIES,
     deaths::STORIES,
     secrets::STORIES,
+    signatures::STORIES,
     sites::STORIES,
     requests::STORIES,
 ];

@@ -2,6 +2,7 @@
 //! for clients. Frames carry checksums, which no mutation hits: where frames are parsed they are
 //! signed first, so that what lies behind the checksum is reached.
 
+use chronos::base::ids::TimerId;
 use chronos::base::limits::{INTERVAL_MS_MAX, SITES_PER_TIMER_MAX};
 use chronos::base::time::{MonoNs, Now, WallMs};
 use chronos::cluster::link::{Inbound, Link, LinkError, LinkLimits};
@@ -9,7 +10,9 @@ use chronos::core::peers::handshake::{
     Answered, NoAnswer, Protocol, parse_answer, parse_request, write_acceptance, write_request,
 };
 use chronos::core::peers::secret::{SECRETS_MAX, Secrets};
+use chronos::node::callbacks::signing::{self, Pop, Signer};
 use chronos::timer::definition::{Content, encode_content};
+use chronos::timer::version::Version;
 use chronos::wire::callback_uri::parse_callback_uri;
 use chronos::wire::internal_json::{
     AnyDocument, InternalCallback, InternalTimer, Origin, parse_any, write_internal,
@@ -461,5 +464,23 @@ pub fn secrets(data: &[u8]) -> bool {
     if let Ok(again) = Secrets::parse(&spaced) {
         assert_eq!(again, secrets);
     }
+    true
+}
+
+/// The file of the secrets that callbacks are signed with: one or two, the same with space around
+/// it, and nothing of them is shown. What is signed is text of one line a header.
+pub fn signing_secrets(data: &[u8]) -> bool {
+    let Ok(signer) = Signer::parse(data) else { return false };
+    assert!((1..=signing::SECRETS_MAX).contains(&signer.count()));
+    assert_eq!(format!("{signer:?}"), format!("{} signing secrets", signer.count()));
+    let spaced = [b"# x\n \n", data, b"\n"].concat();
+    if let Ok(again) = Signer::parse(&spaced) {
+        assert_eq!(again, signer);
+    }
+    let pop = Pop { id: TimerId(7), version: Version(8), sequence: 9 };
+    let mut out = Vec::new();
+    signer.write_headers(&mut out, &pop, WallMs(1_000), data);
+    assert!(out.is_ascii() && out.ends_with(b"=\r\n"));
+    assert_eq!(out.iter().filter(|byte| byte.is_ascii_control()).count(), 6, "three lines");
     true
 }

@@ -336,6 +336,16 @@ fn upgrade_answer() {
 }
 
 #[test]
+fn signing_secrets() {
+    let inputs: [&[u8]; 2] = [
+        b"# the present one\n\n  whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD\r\n",
+        b"whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD\nwhsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3OA==",
+    ];
+    let tokens: &[&[u8]] = &[b"\n", b"\r\n", b"#", b"=", b"==", b"whsec_", b"\0", b"\xff", b"MDEy"];
+    fuzz(peer_targets::signing_secrets, &inputs, tokens);
+}
+
+#[test]
 fn secrets() {
     let inputs: [&[u8]; 2] = [
         b"# of this cluster\n\n  0123456789abcdef0123456789abcdef\r\n",

@@ -107,6 +107,9 @@ pub enum Problem {
     /// The file of the tokens cannot be used.
     #[error("[auth] tokens_file: {0}")]
     Tokens(SecretFileError),
+    /// The file of the secrets that callbacks are signed with cannot be used.
+    #[error("[callbacks] signing_secrets_file: {0}")]
+    Signing(SecretFileError),
     /// Values that are valid alone and contradict each other. The text names them and says what to
     /// change.
     #[error("{0}")]
@@ -124,6 +127,7 @@ impl Problem {
             Problem::Value { .. } => "value",
             Problem::Secret(_) => "secret",
             Problem::Tokens(_) => "tokens",
+            Problem::Signing(_) => "signing",
             Problem::Tls(_) => "tls",
             Problem::Conflict(_) => "conflict",
         }

@@ -139,7 +139,8 @@ impl ConfigFiles {
         let passwords = &mut timestamp.zookeeper_password_file;
         let TlsConfig { cert, key, client_ca, .. } = &mut config.tls;
         let (secret, tokens) = (&mut config.secret_file, &mut config.tokens_file);
-        for path in [&mut timestamp.file, passwords, secret, tokens, cert, key, client_ca] {
+        let (file, signing) = (&mut timestamp.file, &mut config.signing_secrets_file);
+        for path in [file, passwords, secret, tokens, signing, cert, key, client_ca] {
             // The path is made absolute, because a daemon works in another folder. An error means
             // an empty path, which stays empty.
             if let Ok(whole) = std::path::absolute(&*path) {
@@ -153,6 +154,10 @@ impl ConfigFiles {
         if !config.tokens_file.is_empty() {
             let tokens = secret_file::read_tokens(Path::new(&config.tokens_file));
             config.node.tokens = Some(Arc::new(tokens.map_err(Problem::Tokens)?));
+        }
+        if !config.signing_secrets_file.is_empty() {
+            let signer = secret_file::read_signer(Path::new(&config.signing_secrets_file));
+            config.node.signer = Some(Arc::new(signer.map_err(Problem::Signing)?));
         }
         let listen = config.tls.address(config.node.listen);
         if let Some(listen) = listen.filter(|_| config.node.serves_timers) {

@@ -466,6 +466,17 @@ pub static KEYS: [Key; 93] = [
          is opened to it. Read again on SIGHUP."
     ),
     Key {
+        section: "callbacks",
+        name: "signing_secrets_file",
+        kind: ValueKind::Text { bytes_max: 4_096 },
+        flag: None,
+        help: "The file of the secrets that callbacks are signed with: whsec_ and the base64 of 24 \
+               to 64 bytes a line, at most two, both of which sign. Readable by this user alone, \
+               and read again on SIGHUP. Empty: callbacks are not signed.",
+        get: |config| Value::Text(config.signing_secrets_file.clone()),
+        set: |config, value| config.signing_secrets_file = value.text().into(),
+    },
+    Key {
         section: "cluster",
         name: "localhost",
         kind: ValueKind::Name,

@@ -102,6 +102,7 @@ impl Reloader {
     fn read_rest(&mut self, read: &Config) {
         self.read_secrets(read);
         self.read_tokens(read);
+        self.read_signer(read);
         if self.config.node.rules != read.node.rules {
             self.config.node.rules.clone_from(&read.node.rules);
             self.commands.push(Command::Rules(Arc::new(read.node.rules.clone())));
@@ -122,6 +123,19 @@ impl Reloader {
             self.commands.push(Command::Tokens(Arc::clone(tokens)));
             info!(count = tokens.count(), "reloaded: the tokens of clients have changed");
         }
+    }
+
+    /// Takes the signing secrets of the file that the node was started with.
+    fn read_signer(&mut self, read: &Config) {
+        let running = &mut self.config.node.signer;
+        let is_same_file = self.config.signing_secrets_file == read.signing_secrets_file;
+        if !is_same_file || *running == read.node.signer {
+            return;
+        }
+        running.clone_from(&read.node.signer);
+        self.commands.extend(running.clone().map(Command::Signer));
+        let count = running.as_ref().map_or(0, |signer| signer.count());
+        info!(count, "reloaded: the secrets that callbacks are signed with have changed");
     }
 
     /// Takes the secrets of the file that the node was started with. A change of the file's name

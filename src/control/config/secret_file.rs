@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::core::peers::secret::{FILE_BYTES_MAX, SecretError, Secrets};
+use crate::node::callbacks::signing::{self, Signer, SigningError};
 use crate::node::clients::tokens::{self, Tokens, TokensError};
 use crate::ring::user_id;
 
@@ -79,6 +80,14 @@ pub(crate) fn read_tokens(path: &Path) -> Result<Tokens, SecretFileError> {
     let file = path.display().to_string();
     let content = |error: TokensError| SecretFileError::Content { file, error: error.to_string() };
     Tokens::parse(&text).map_err(content)
+}
+
+/// Reads the secrets that callbacks are signed with.
+pub(crate) fn read_signer(path: &Path) -> Result<Signer, SecretFileError> {
+    let text = read_private(path, signing::FILE_BYTES_MAX)?;
+    let file = path.display().to_string();
+    let content = |error: SigningError| SecretFileError::Content { file, error: error.to_string() };
+    Signer::parse(&text).map_err(content)
 }
 
 /// Reads a file that is for its owner alone. A symbolic link is followed. Reads at most one byte

@@ -146,6 +146,15 @@ impl Peering {
         peering
     }
 
+    /// Tells that the core begins to serve now. To read a journal takes seconds, in which it heard
+    /// nobody: without this call it would take all peers for dead at its first tick, and ask none
+    /// of them before it pops.
+    pub fn begin(&mut self, now: MonoNs) {
+        for peer in self.peers.iter_mut().flatten() {
+            (peer.detector, peer.heard_at) = (Detector::new(now), now);
+        }
+    }
+
     /// What this core says of itself.
     pub fn hello(&self) -> &Hello {
         &self.hello

@@ -731,6 +731,21 @@ fn a_removed_member_is_closed_and_a_new_one_dialled() {
     assert_eq!(network.core(0, 0).inbounds_open(), 2);
 }
 
+/// It reads its journal meanwhile.
+#[test]
+fn a_core_that_serves_long_after_it_was_made_takes_nobody_for_dead() {
+    let mut network = Network::new(&[1, 1]);
+    network.kill(1);
+    network.start(0, 1);
+    network.now_ms += 10_000;
+    let now = network.now();
+    network.core(0, 0).begin(now);
+    network.run(1);
+    assert_eq!(network.believed(0), [0, 1, 0], "suspected until it is heard");
+    network.run(ClusterLimits::default().dead_after_ms);
+    assert_eq!(network.believed(0), [0, 0, 1]);
+}
+
 #[test]
 fn a_node_alone_has_nothing_to_do() {
     let mut network = Network::new(&[1]);

@@ -20,6 +20,8 @@ use crate::wire::callback_uri::{Host, parse_callback_uri};
 
 use crate::node::buffer_pool::BufferPool;
 use crate::node::callbacks::policy::{Denial, Destinations};
+use crate::node::callbacks::request::{CallbackRequest, write_request};
+use crate::node::callbacks::signing::{Pop, Signer};
 use crate::node::deadlines::{Deadline, Deadlines};
 use crate::node::io::Io;
 use crate::node::owner::Owner;
@@ -105,6 +107,8 @@ pub struct Lanes {
     resolving: BTreeSet<(MonoNs, u32)>,
     resolver: Resolver,
     destinations: Arc<Destinations>,
+    /// Signs callbacks. `None`: nobody does.
+    pub signer: Option<Arc<Signer>>,
     /// How many attempts were denied, in the order of [`Denial::ALL`].
     pub denied: [u64; Denial::ALL.len()],
     limits: CallbackLimits,
@@ -125,6 +129,7 @@ impl Lanes {
             resolving: BTreeSet::new(),
             resolver,
             destinations: Arc::default(),
+            signer: None,
             denied: Default::default(),
             limits: limits.clone(),
             pool: BufferPool::new(POOL_MAX, POOLED_BYTES_MAX),
@@ -150,7 +155,16 @@ impl Lanes {
         let lane = &mut self.lanes[host.0 as usize];
         let lane = lane.get_or_insert_with(|| Lane::new(shard.authority(host)));
         let mut request = self.pool.take();
-        write_request(&mut request, &lane.head, shard, attempt);
+        let content = shard.content(attempt);
+        let Ticket { id, version, sequence, .. } = attempt.ticket;
+        let callback = CallbackRequest {
+            head: &lane.head,
+            target: content.target,
+            opaque: content.opaque,
+            pop: Pop { id, version, sequence },
+        };
+        let signer = self.signer.as_deref();
+        write_request(&mut request, &callback, signer.map(|signer| (signer, io.now.wall)));
         let deadline = io.now.mono.plus_ms(self.limits.timeout_ms);
         let call = Call { ticket: attempt.ticket, request, deadline, tries: 0 };
         match lane.idle.pop() {
@@ -535,49 +549,5 @@ fn outcome(status: u16) -> CallbackOutcome {
         CallbackOutcome::Delivered
     } else {
         CallbackOutcome::Rejected
-    }
-}
-
-/// Appends the callback request (docs/compat/timer-service.md §1.3).
-fn write_request(out: &mut Vec<u8>, head: &[u8], shard: &Shard, attempt: &Attempt) {
-    let content = shard.content(attempt);
-    out.extend_from_slice(b"POST ");
-    if !content.target.starts_with(b"/") {
-        out.push(b'/');
-    }
-    out.extend_from_slice(content.target);
-    out.extend_from_slice(head);
-    write_decimal(out, attempt.ticket.sequence);
-    out.extend_from_slice(b"\r\nContent-Length: ");
-    write_decimal(out, content.opaque.len() as u64);
-    out.extend_from_slice(b"\r\n\r\n");
-    out.extend_from_slice(content.opaque);
-}
-
-fn write_decimal(out: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut begins = digits.len();
-    loop {
-        begins -= 1;
-        digits[begins] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[begins..]);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn decimals_are_written() {
-        for number in [0, 7, 10, 12_345, u64::MAX] {
-            let mut out = Vec::new();
-            write_decimal(&mut out, number);
-            assert_eq!(out, number.to_string().as_bytes());
-        }
     }
 }

@@ -3,3 +3,5 @@
 pub(crate) mod lanes;
 pub(crate) mod listeners;
 pub(crate) mod policy;
+pub mod request;
+pub mod signing;
