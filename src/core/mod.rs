@@ -117,7 +117,7 @@ impl Core {
         self.journal = Some(Box::new(journal));
     }
 
-    /// Tells that the core, which was made a while ago and has heard nobody yet, serves from now on.
+    /// Tells that the core, which was made a while ago and has heard nobody, serves from now on.
     pub fn begin(&mut self, now: Now) {
         self.now = now;
         self.peering.begin(now.mono);

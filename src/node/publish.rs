@@ -55,7 +55,10 @@ pub fn publish(engine: &mut Engine) -> bool {
     meters.pops_without_lane.set(counted.without_lane);
     publish_clients(meters, clients);
     meters.callback_connections.set(callbacks.open() as u64);
-    let [node, rule, link_local, metadata, not_allowed] = callbacks.denied;
+    let (named, met) = (clients.service.denied_hosts, callbacks.denied);
+    let mut denied = named.into_iter().zip(met).map(|(named, met)| named + met);
+    let [node, rule, link_local, metadata, not_allowed] =
+        std::array::from_fn(|_| denied.next().unwrap_or(0));
     meters.callbacks_denied_node.set(node);
     meters.callbacks_denied_rule.set(rule);
     meters.callbacks_denied_link_local.set(link_local);

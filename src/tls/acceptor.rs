@@ -113,9 +113,15 @@ impl Acceptor {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         // One maker of tickets for all cores, which changes its keys every six hours. What a client
         // could resume by a number would be a table that cores share, and no client of today needs.
-        config.ticketer = ticketer()?;
+        // None where clients show certificates: a ticket would outlive the certificate for which it
+        // was given.
+        if material.client_auth == ClientAuth::Off {
+            config.ticketer = ticketer()?;
+            config.send_tls13_tickets = TICKETS_PER_HANDSHAKE;
+        } else {
+            config.send_tls13_tickets = 0;
+        }
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = TICKETS_PER_HANDSHAKE;
         // No byte of a request before the handshake is over: such bytes can be sent again by
         // anybody who has seen them.
         config.max_early_data_size = 0;

@@ -68,6 +68,7 @@ pub(super) struct CertsFlags {
 /// Takes an address or a name. A port behind it means nothing here.
 fn host(text: &str) -> Result<String, String> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.split_once(']')).map(|(host, _)| host);
+    let bare = bare.filter(|host| host.parse::<IpAddr>().is_ok());
     let plain = text.rsplit_once(':').map_or(text, |(host, _)| host);
     let host = match text.parse::<IpAddr>() {
         Ok(_) => text,

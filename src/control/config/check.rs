@@ -17,9 +17,8 @@ pub(super) fn check(config: &Config) -> Vec<Problem> {
     check_cores(config, &mut conflicts);
     check_limits(config, &mut conflicts);
     check_addresses(config, &mut conflicts);
-    if !config.insecure_open {
-        conflicts.extend(open_listeners(config).into_iter().map(OpenListener::conflict));
-    }
+    let open = open_listeners(config).into_iter().filter(|open| !open.is_meant);
+    conflicts.extend(open.map(OpenListener::conflict));
     check_cluster(config, &mut conflicts);
     check_timestamp::check(config, &mut conflicts);
     check_tls::check(config, &mut conflicts);
@@ -119,11 +118,13 @@ pub(super) struct OpenListener {
     pub risk: String,
     /// How to do without.
     remedy: &'static str,
+    /// Whether the operator said so, or the original does the same.
+    pub is_meant: bool,
 }
 
 impl OpenListener {
     fn conflict(self) -> String {
-        let Self { risk, remedy } = self;
+        let Self { risk, remedy, .. } = self;
         format!(
             "{risk}; {remedy}, listen on 127.0.0.1, or add --insecure-open if the network is \
                  yours alone"
@@ -135,7 +136,9 @@ impl OpenListener {
 pub(super) fn open_listeners(config: &Config) -> Vec<OpenListener> {
     let Config { node, tls, admin, timestamp, .. } = config;
     let is_open = |listen: SocketAddr| !listen.ip().to_canonical().is_loopback();
-    let asks_for_tokens = !config.tokens_file.is_empty();
+    // Where strangers are taken for nodes, they need no token.
+    let takes_strangers = node.accept_strangers && config.secret_file.is_empty();
+    let asks_for_tokens = !config.tokens_file.is_empty() && !takes_strangers;
     let asks_for_certificates = tls.client_auth == ClientAuth::Required;
     let over_tls = tls.address(node.listen).filter(|_| !asks_for_certificates);
     let mut open = Vec::new();
@@ -144,18 +147,26 @@ pub(super) fn open_listeners(config: &Config) -> Vec<OpenListener> {
         if listen.is_some_and(is_open) {
             let key = config.describe("node", name);
             let risk = format!("{key}: whoever gets there may create, read and delete timers");
-            open.push(OpenListener { risk, remedy: "set [auth] tokens_file (chronos token new)" });
+            let remedy = match takes_strangers {
+                true => "set [auth] tokens_file (chronos token new) and [cluster] secret_file",
+                false => "set [auth] tokens_file (chronos token new)",
+            };
+            // The original asks nobody, and listens to all.
+            let is_meant = config.insecure_open || config.is_drop_in && name == "listen";
+            open.push(OpenListener { risk, remedy, is_meant });
         }
     }
     if admin.enabled && is_open(admin.listen) {
         let key = config.describe("admin", "listen");
         let risk = format!("{key}: whoever gets there may give orders to the node");
-        open.push(OpenListener { risk, remedy: "have a proxy ask who it is" });
+        let (remedy, is_meant) = ("have a proxy ask who it is", config.insecure_open);
+        open.push(OpenListener { risk, remedy, is_meant });
     }
     if timestamp.enabled && is_open(timestamp.served.listen) {
         let key = config.describe("timestamp", "listen");
         let risk = format!("{key}: whoever gets there gets timestamps, as Thrift asks nobody");
-        open.push(OpenListener { risk, remedy: "keep others away by a firewall" });
+        let (remedy, is_meant) = ("keep others away by a firewall", config.insecure_open);
+        open.push(OpenListener { risk, remedy, is_meant });
     }
     open
 }
@@ -252,6 +263,9 @@ mod tests {
                 "{warnings:?}"
             );
         }
+        let strangers = "auth.tokens_file = \"t\"\ncluster.accept_strangers = true\n\
+                         [node]\nlisten = \"10.0.0.1:7253\"";
+        assert!(conflict(strangers).contains("[cluster] secret_file"));
         for text in [
             "auth.tokens_file = \"t\"\n[node]\nlisten = \"10.0.0.1:7253\"",
             "[node]\nlisten = \"127.9.9.9:7253\"",

@@ -70,8 +70,7 @@ pub(crate) fn defaults() -> Config {
     config.node.listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
     config.membership.localhost = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)).to_string();
     config.admin.enabled = false;
-    // The original asks nobody, and listens to all.
-    config.insecure_open = true;
+    config.is_drop_in = true;
     config
 }
 
@@ -303,6 +302,17 @@ mod tests {
         assert_eq!(config.log.level, "info");
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].contains("whoever gets there may create"), "as the original's");
+    }
+
+    #[test]
+    fn only_the_port_for_clients_is_open_as_the_originals() {
+        let with = |section: &str| {
+            let file = Some(("c.toml".to_owned(), section.to_owned()));
+            load(&Sources { file, ini: Some(Vec::new()), ..Sources::default() })
+        };
+        assert!(with("").is_ok());
+        let told = with("[admin]\nlisten = \"0.0.0.0:7254\"").expect_err("orders").to_string();
+        assert!(told.contains("[admin] listen") && told.contains("--insecure-open"), "{told}");
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub(crate) struct ConfigFiles {
     environment: Vec<(String, String)>,
     flags: Vec<((&'static str, &'static str), String)>,
     timestamps_alone: bool,
+    /// Where the process was started: a daemon works in another folder later.
+    folder: PathBuf,
     /// Files that were there once. At the start a missing file means defaults; later a file of this
     /// set that is missing is an error.
     seen: BTreeSet<PathBuf>,
@@ -63,8 +65,10 @@ impl ConfigFiles {
             };
             files.map(one).to_vec()
         });
+        let folder = std::env::current_dir().unwrap_or_default();
         let (timestamps_alone, seen) = (false, BTreeSet::new());
-        Self { toml: toml.map(whole), ini, environment, flags, timestamps_alone, seen }
+        let toml = toml.map(whole);
+        Self { toml, ini, environment, flags, timestamps_alone, folder, seen }
     }
 
     /// Makes the files those of a process that serves timestamps and no timers.
@@ -141,10 +145,8 @@ impl ConfigFiles {
         let (secret, tokens) = (&mut config.secret_file, &mut config.tokens_file);
         let (file, signing) = (&mut timestamp.file, &mut config.signing_secrets_file);
         for path in [file, passwords, secret, tokens, signing, cert, key, client_ca] {
-            // The path is made absolute, because a daemon works in another folder. An error means
-            // an empty path, which stays empty.
-            if let Ok(whole) = std::path::absolute(&*path) {
-                *path = whole.display().to_string();
+            if !path.is_empty() {
+                *path = self.folder.join(&*path).display().to_string();
             }
         }
         if !config.secret_file.is_empty() {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tracing::{error, info, warn};
 
+use super::check::open_listeners;
 use super::error::Origin;
 use super::files::ConfigFiles;
 use super::keys::KEYS;
@@ -71,6 +72,7 @@ impl Reloader {
         for warning in warnings {
             warn!("{warning}");
         }
+        self.check_what_would_be_open(&config)?;
         for key in changed(&self.config, &config) {
             warn!("{key}: changed; it takes effect at the next start");
         }
@@ -109,6 +111,20 @@ impl Reloader {
             let Rules { allow, deny } = &read.node.rules;
             let (allow, deny) = (allow.len(), deny.len());
             info!(allow, deny, "reloaded: the rules of where callbacks may go have changed");
+        }
+    }
+
+    /// Refuses a change at once of what TLS asks of clients while what makes up for it waits for a
+    /// restart.
+    fn check_what_would_be_open(&self, read: &Config) -> Result<(), String> {
+        let mut mixed = self.config.clone();
+        mixed.tls.client_auth = read.tls.client_auth;
+        match open_listeners(&mixed).into_iter().find(|open| !open.is_meant) {
+            Some(open) => Err(format!(
+                "{}, until a restart takes the other changes; restart the node",
+                open.risk
+            )),
+            None => Ok(()),
         }
     }
 

@@ -91,6 +91,8 @@ struct CallbackConnection {
     host: HostId,
     state: State,
     is_sending: bool,
+    /// [`Lanes::age`] when it was opened.
+    age: u32,
     deadline: Deadline,
 }
 
@@ -109,6 +111,8 @@ pub struct Lanes {
     destinations: Arc<Destinations>,
     /// Signs callbacks. `None`: nobody does.
     pub signer: Option<Arc<Signer>>,
+    /// Counts changes of the destinations.
+    age: u32,
     /// How many attempts were denied, in the order of [`Denial::ALL`].
     pub denied: [u64; Denial::ALL.len()],
     limits: CallbackLimits,
@@ -129,6 +133,7 @@ impl Lanes {
             resolving: BTreeSet::new(),
             resolver,
             destinations: Arc::default(),
+            age: 0,
             signer: None,
             denied: Default::default(),
             limits: limits.clone(),
@@ -137,10 +142,11 @@ impl Lanes {
         }
     }
 
-    /// Sets where callbacks may go. Connections that stand and have no request are closed: they may
-    /// lead where no callback may go now.
+    /// Sets where callbacks may go. Connections that stand are closed, at once or when their
+    /// request is over: they may lead where no callback may go now.
     pub fn set_destinations(&mut self, ring: &mut Ring, destinations: Arc<Destinations>) {
         self.destinations = destinations;
+        self.age = self.age.wrapping_add(1);
         let hosts = 0..self.lanes.len() as u32;
         hosts.for_each(|host| self.drop_idle(ring, HostId(host)));
     }
@@ -234,7 +240,7 @@ impl Lanes {
             Progress::Partial => {}
             Progress::Complete { status, reusable } => {
                 self.finished.push((ticket, outcome(status)));
-                if reusable && !connection.is_sending {
+                if reusable && !connection.is_sending && connection.age == self.age {
                     self.make_idle(io.now.mono, place);
                 } else {
                     self.drop_connection(io.ring, place);
@@ -381,11 +387,11 @@ impl Lanes {
             return self.end(call, CallbackOutcome::Unreachable);
         };
         call.tries += 1;
-        let deadlines = &mut self.deadlines;
+        let (deadlines, age) = (&mut self.deadlines, self.age);
         let key = self.connections.insert_with(|key| {
             let deadline = deadlines.begin(key.index, call.deadline);
             let state = State::Connecting(call);
-            CallbackConnection { socket, host, state, is_sending: false, deadline }
+            CallbackConnection { socket, host, state, is_sending: false, age, deadline }
         });
         ring.set_owner(socket, Owner::Callback(key.index).to_bits());
     }

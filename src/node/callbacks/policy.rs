@@ -90,6 +90,18 @@ impl Net {
         }
     }
 
+    /// The block in the form in which addresses are judged, see [`meant`].
+    fn meant(self) -> Net {
+        let is_whole = self.prefix == if self.ip.is_ipv4() { 32 } else { 128 };
+        match (self.ip, meant(self.ip)) {
+            (IpAddr::V6(_), ip @ IpAddr::V4(_)) if self.prefix >= 96 => {
+                Net { ip, prefix: self.prefix - 96 }
+            }
+            (_, ip) if is_whole && ip.is_ipv4() == self.ip.is_ipv4() => Net { ip, ..self },
+            _ => self,
+        }
+    }
+
     fn is_within(&self, other: &Net) -> bool {
         self.prefix >= other.prefix && other.has(self.ip)
     }
@@ -99,10 +111,13 @@ impl Net {
 const LINK_LOCAL: [Net; 2] =
     [Net::v4([169, 254, 0, 0], 16), Net::v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10)];
 /// Services that tell whoever asks from a machine the secrets of that machine: those of Amazon,
-/// Google, Microsoft and others at 169.254.169.254; Amazon over IPv6; Alibaba; Oracle; Microsoft.
-const METADATA: [Net; 5] = [
+/// Google, Microsoft and others at 169.254.169.254; Amazon (two) and Google over IPv6; Alibaba;
+/// Oracle; Microsoft.
+const METADATA: [Net; 7] = [
     Net::v4([169, 254, 169, 254], 32),
     Net::v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128),
+    Net::v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23], 128),
+    Net::v6([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128),
     Net::v4([100, 100, 100, 200], 32),
     Net::v4([192, 0, 0, 192], 32),
     Net::v4([168, 63, 129, 16], 32),
@@ -174,7 +189,7 @@ fn pattern_of(text: &str) -> Option<Pattern> {
     if let Some(ip) = ip {
         let bits = if ip.is_ipv4() { 32 } else { 128 };
         let prefix = prefix.unwrap_or(bits);
-        return (prefix <= bits).then_some(Pattern::Net(Net { ip, prefix }));
+        return (prefix <= bits).then(|| Pattern::Net(Net { ip, prefix }.meant()));
     }
     let (name, is_under) = match host.strip_prefix("*.") {
         Some(name) => (name, true),
@@ -281,10 +296,10 @@ impl Destinations {
     /// Judges an address to which a connection is to be opened. `name`: the host's name, if it has
     /// one.
     pub fn judge(&self, name: Option<&str>, address: SocketAddr) -> Result<(), Denial> {
-        if self.listeners.has(address) {
+        let (ip, port) = (meant(address.ip()), address.port());
+        if self.listeners.has(SocketAddr::new(ip, port)) {
             return Err(Denial::Node);
         }
-        let (ip, port) = (meant(address.ip()), address.port());
         let names = |rule: &Rule| {
             rule.names_address(ip, port) || name.is_some_and(|name| rule.names_host(name, port))
         };

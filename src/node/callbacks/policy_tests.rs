@@ -30,6 +30,9 @@ fn without_rules_only_what_nobody_means_is_denied() {
         ("[::ffff:169.254.169.254]:80", Denial::Metadata),
         ("[64:ff9b::a9fe:a9fe]:80", Denial::Metadata),
         ("[fd00:ec2::254]:80", Denial::Metadata),
+        ("[fd00:ec2::23]:80", Denial::Metadata),
+        ("[fd20:ce::254]:80", Denial::Metadata),
+        ("[64:ff9b::10.0.0.1]:7253", Denial::Node),
         ("100.100.100.200:80", Denial::Metadata),
         ("192.0.0.192:80", Denial::Metadata),
         ("168.63.129.16:32526", Denial::Metadata),
@@ -79,6 +82,24 @@ fn the_unspecified_address_is_this_machine() {
     for text in ["0.0.0.0:80", "[::]:80", "127.9.9.9:80", "[::1]:80"] {
         assert_eq!(judge(&them, text), Err(Denial::Rule), "{text}");
     }
+}
+
+#[test]
+fn a_rule_means_what_its_address_means() {
+    for (rule, address) in [
+        ("[::ffff:10.0.0.0]/104", "10.255.0.1:80"),
+        ("[::ffff:10.1.1.1]", "10.1.1.1:80"),
+        ("[64:ff9b::10.1.1.1]", "[::ffff:10.1.1.1]:80"),
+        ("[64:ff9b::]/96", "1.2.3.4:80"),
+        ("0.0.0.0", "127.0.0.1:80"),
+        ("[::]", "[::1]:80"),
+        ("10.1.1.1", "[64:ff9b::10.1.1.1]:80"),
+    ] {
+        assert_eq!(judge(&destinations(&[], &[rule]), address), Err(Denial::Rule), "{rule}");
+        assert_eq!(judge(&destinations(&[rule], &[]), address), Ok(()), "{rule}");
+    }
+    let them = destinations(&[], &["[::]/0"]);
+    assert_eq!(judge(&them, "1.2.3.4:80"), Ok(()), "all of IPv6 is not all of IPv4");
 }
 
 #[test]

@@ -23,7 +23,7 @@ use crate::core::peers::actions::InboundId;
 use crate::core::peers::handshake::{Asked, Protocol, UNPROVEN_HEADER};
 use crate::core::peers::hello::HelloRefusal;
 use crate::core::peers::secret::{CLOSED, Guard, ProofVerdict, Word};
-use crate::node::callbacks::policy::Destinations;
+use crate::node::callbacks::policy::{Denial, Destinations};
 use crate::node::clients::answer_room::AnswerRoom;
 use crate::node::clients::answers::{
     Persistence, cut_body, write_error_with, write_not_allowed, write_pong, write_text,
@@ -105,6 +105,8 @@ pub struct Service {
     pub tokens: Option<Arc<Tokens>>,
     /// Requests refused for their token.
     pub denied: DeniedRequests,
+    /// Timers refused for their callback's host, in the order of [`Denial::ALL`].
+    pub denied_hosts: [u64; Denial::ALL.len()],
     authorities: AuthorityMemory,
     limits: Limits,
     json: JsonScratch,
@@ -151,6 +153,7 @@ impl Service {
             heads: HeadMemory::default(),
             tokens: None,
             denied: DeniedRequests::default(),
+            denied_hosts: Default::default(),
             authorities: AuthorityMemory::default(),
             limits: limits.clone(),
             json: JsonScratch::default(),
@@ -293,6 +296,9 @@ impl Service {
             Ok(definition) => {
                 let authority = definition.authority;
                 if let Err(denial) = self.destinations.judge_authority(authority) {
+                    if let Some(count) = self.denied_hosts.get_mut(denial as usize) {
+                        *count += 1;
+                    }
                     let reason = format!(
                         "callback.http.uri: expected a host to which callbacks may go, got \
                          {authority}, {denial}"
