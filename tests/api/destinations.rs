@@ -1,7 +1,9 @@
 //! Where callbacks may go: `callbacks.allow` and `callbacks.deny`, and what is denied without them.
 
+use std::time::Duration;
+
 use super::harness::{Node, document, until};
-use super::sink::Sink;
+use super::sink::{Reaction, Sink};
 
 const DENIED: &str = "chronos_callbacks_denied_rule_total";
 
@@ -63,4 +65,25 @@ fn rules_are_read_again_while_connections_stand() {
         || node.request("POST", "/timers", &document("0", None, &uri, "x")).status == 200;
     until("it is allowed again", || is_taken().then_some(()));
     sink.wait_for(2);
+}
+
+/// Pops wait for the one connection of a slow host as the host is denied.
+#[test]
+fn a_connection_that_is_busy_takes_no_further_pop_of_a_host_that_is_denied() {
+    const TIMERS: usize = 40;
+    let limit = "[callbacks]\nconnections_per_host_max = 1\n";
+    let node = Node::start(1, limit);
+    let sink = Sink::start(|_, _| Reaction::Late(Duration::from_millis(300)));
+    let host = format!("localhost:{}", sink.address.port());
+    for _ in 0..TIMERS {
+        node.create(&document("0", None, &format!("http://{host}/"), "x"));
+    }
+    sink.wait_for(2);
+    node.reconfigure(&format!("{limit}deny = [\"{host}\"]\n"));
+    let ended = || node.metric(DENIED) + node.metric("chronos_pops_delivered_total");
+    until("each pop to have ended", || (ended() >= TIMERS as f64).then_some(()));
+    // The rules are read while a callback runs, and perhaps a second one on a slow machine.
+    assert!(node.metric(DENIED) >= (TIMERS / 2) as f64, "{} were denied", node.metric(DENIED));
+    assert_eq!(sink.connections(), 1);
+    until("the connection to be closed", || (sink.open() == 0).then_some(()));
 }
