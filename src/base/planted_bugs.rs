@@ -127,6 +127,9 @@ pub enum Bug {
     /// A node that hears from another site that a timer has ended tells the holders, and keeps
     /// nothing: they may be dead, and come back with the timer.
     EndOfSiteOnlyPassedOn = 82,
+    /// A node that hears of a timer from another site tells the holders, and keeps nothing: they
+    /// may be frozen, or die, before they hear of it.
+    CopyOfSiteOnlyPassedOn = 83,
 }
 
 impl Bug {

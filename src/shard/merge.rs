@@ -47,6 +47,17 @@ fn may_be_one_write(one: StateKey, other: StateKey) -> bool {
         && one.version.wall().0.abs_diff(other.version.wall().0) < SAME_START_MS
 }
 
+/// The start of a write, of which `same` is held. It does not change. The start that is told does,
+/// by the delay of the message. A cut may hold a message of another site up for long. The earliest
+/// start told is nearest to the true one.
+fn start_of(copy: &TimerCopy<'_>, teller: Teller, same: Option<&Record>) -> Tick {
+    let told = teller.start(copy.start_ms);
+    same.map_or(told, |held| match copy.replicas.is_empty() {
+        true => held.start.min(told),
+        false => held.start,
+    })
+}
+
 impl Shard {
     pub(super) fn peer_message(
         &mut self,
@@ -476,6 +487,16 @@ impl Shard {
         self.records.room(0).is_ok() && !is_planted(Bug::EndOfSiteOnlyPassedOn)
     }
 
+    /// Whether this node keeps a timer that another site tells of and that other nodes of this site
+    /// are to hold, until those nodes have it: one of them may be frozen, or about to die. What has
+    /// popped since it was written is told again at its next pop.
+    fn keeps_copies_of_sites(&self, copy: &TimerCopy<'_>, held: Option<&Record>) -> bool {
+        let bytes = copy.body.map_or(0, |body| body.content.len());
+        copy.standing.sequence == 0
+            && self.room_for_copy(bytes, held).is_ok()
+            && !is_planted(Bug::CopyOfSiteOnlyPassedOn)
+    }
+
     /// The nodes of this site that are to hold what another site tells of: the nodes that have
     /// room, if these suffice.
     fn list_for_site(&self, copy: &TimerCopy<'_>, held: Option<&Record>) -> Replicas {
@@ -507,27 +528,20 @@ impl Shard {
             placement.actives = copy.standing.actives & replicas.all_ranks();
         }
         let former = held.map(|held| self.records.placement_of(held).replicas);
-        // The start of a write does not change. The start that is told does, by the delay of the
-        // message. A cut may hold a message of another site up for long. The earliest start told is
-        // nearest to the true one.
-        let same = held.filter(|held| held.version == key.version);
-        let told = teller.start(copy.start_ms);
-        let start = same.map_or(told, |held| match is_from_site {
-            true => held.start.min(told),
-            false => held.start,
-        });
         let outline = Outline {
             id: copy.standing.id,
             key,
-            start,
+            start: start_of(copy, teller, held.filter(|held| held.version == key.version)),
             interval_ms: copy.interval_ms,
             repeat_for_ms: copy.repeat_for_ms,
             placement,
         };
         let has_ended = key.sequence > 0 && outline.schedule().is_last(key.sequence);
         let is_own = placement.own.is_some();
+        let is_lived = held.is_some_and(Record::is_live);
+        let is_kept = is_own || is_lived || is_from_site && self.keeps_copies_of_sites(copy, held);
         match copy.body.filter(|_| !has_ended) {
-            Some(body) if is_own || held.is_some_and(Record::is_live) => {
+            Some(body) if is_kept => {
                 let room = self.room_for_copy(body.content.len(), held);
                 if let (Err(_), Some(held)) = (room, held.filter(|held| held.is_live())) {
                     self.bury_below(tick, &outline, held);
@@ -543,7 +557,9 @@ impl Shard {
                 let slot = held.and_then(|_| self.find(outline.id));
                 let (records, peers) = (&mut self.records, &self.peers);
                 let slot = records.hold(peers, tick, (&outline, slot), authority, body.content);
-                self.look_later_if_misplaced(tick, slot);
+                if is_own || !is_from_site {
+                    self.look_later_if_misplaced(tick, slot);
+                }
             }
             Some(_) => self.leave_to_others(outline.id, &outline.placement),
             None => {
@@ -583,7 +599,8 @@ impl Shard {
         }
     }
 
-    /// Passes a copy from another site on to the replicas of this site.
+    /// Passes a copy from another site on to the replicas of this site. If this node is none of
+    /// them and keeps the timer, it forgets the timer when all of them have it.
     fn pass_on(
         &mut self,
         outline: &Outline,
@@ -610,9 +627,13 @@ impl Shard {
             ..*copy
         };
         let bytes = outbox.encode(&PeerMessage::Copy(TimerCopy { is_write: false, ..passed }));
-        let purpose = Purpose::News(copy.standing.id);
+        let holders = view.peers_of(&placement.replicas);
+        let round = self.begin_to_pass_on(outline, holders);
         for peer in to.without(self.peers.own()).iter() {
-            outbox.tell(peer, purpose, bytes.clone());
+            match round.filter(|_| holders.contains(peer)) {
+                Some(round) => self.offer_in(round, peer, outline.id, bytes.clone(), outbox),
+                None => outbox.tell(peer, Purpose::News(outline.id), bytes.clone()),
+            }
         }
     }
 

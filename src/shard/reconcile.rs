@@ -23,7 +23,7 @@ use super::Shard;
 use super::effects::{Outbox, Purpose};
 use super::parts::peers::FULL_MS;
 use super::parts::reconcile::{Move, NO_MOVE};
-use super::records::{Placement, Record, State};
+use super::records::{Outline, Placement, Record, State};
 
 /// What an offer costs, in looks of some 150 ns each: some 5 us of the cluster's CPU for each timer
 /// that a peer lacks, about half of it here.
@@ -197,7 +197,7 @@ impl Shard {
     }
 
     /// As [`Shard::offer`], as a part of a move.
-    fn offer_in(
+    pub(super) fn offer_in(
         &mut self,
         round: u8,
         peer: PeerIndex,
@@ -319,7 +319,8 @@ impl Shard {
         }
         placement.actives = self.actives_meanwhile(&former, &list);
         let round = self.reconcile.next_round();
-        let moving = Move { key: record.key(), placement, waiting, round };
+        let key = record.key();
+        let moving = Move { key, placement, waiting, round, is_passed_on: false };
         self.reconcile.moves.insert(record.id.0, moving);
         // Peers on both lists are asked, too, whether they hold the timer and agree: a peer that
         // believes a new holder dead would go on with the former list. All nodes take the new list
@@ -344,6 +345,25 @@ impl Shard {
         if waiting.is_empty() || is_planted(Bug::DropBeforeNewHolderAcknowledged) {
             self.finish_move(tick, record.id, outbox);
         }
+    }
+
+    /// Begins to pass on to its holders what another site has told, if this node keeps it and is no
+    /// holder. Returns the round of that move.
+    pub(super) fn begin_to_pass_on(&mut self, outline: &Outline, holders: PeerSet) -> Option<u8> {
+        let (id, key, placement) = (outline.id, outline.key, outline.placement);
+        let slot = self.find(id).filter(|slot| self.records.get(*slot).is_live())?;
+        if placement.own.is_some() {
+            return None;
+        }
+        if holders.is_empty() || self.reconcile.is_full() {
+            // The timer is moved later.
+            self.look_later_if_misplaced(self.turns.at, slot);
+            return None;
+        }
+        let round = self.reconcile.next_round();
+        let moving = Move { key, placement, waiting: holders, round, is_passed_on: true };
+        self.reconcile.moves.insert(id.0, moving);
+        Some(round)
     }
 
     /// The ranks of `list` that act while a timer moves there. If a node that leaves acts, too, no
@@ -484,7 +504,7 @@ impl Shard {
         if placement.own.is_none() && former == placement.replicas {
             // Those nodes have been on the list for a while. It is not for this node to say which
             // of them act.
-            if self.reconcile.may_forget(tick, id) {
+            if moving.is_passed_on || self.reconcile.may_forget(tick, id) {
                 self.records.forget(tick, slot);
             }
             return;

@@ -76,7 +76,7 @@ fn a_move_of_an_earlier_state_is_not_finished() {
     let (key, waiting) = (record.key(), PeerSet::EMPTY);
     let earlier = StateKey { sequence: key.sequence + 1, ..key };
     for (key, is_finished) in [(earlier, false), (key, true)] {
-        let moving = Move { key, placement, waiting, round: 1 };
+        let moving = Move { key, placement, waiting, round: 1, is_passed_on: false };
         shard.reconcile.moves.insert(id.0, moving);
         shard.finish_move(tick, id, &mut Outbox::default());
         let slot = shard.find(id).expect("it is held");
@@ -506,7 +506,10 @@ fn a_move_is_finished_by_results_of_its_own_offers_alone() {
     let placement = shard.placement(list, sites, 1);
     let waiting = PeerSet::EMPTY.with(peer);
     let key = shard.records.get(slot).key();
-    shard.reconcile.moves.insert(ID.0, Move { key, placement, waiting, round: 7 });
+    shard
+        .reconcile
+        .moves
+        .insert(ID.0, Move { key, placement, waiting, round: 7, is_passed_on: false });
     shard.reconcile.offers = 3;
     for (round, is_forgotten) in [(NO_MOVE, false), (6, false), (7, true)] {
         let held = Some(PeerResult::Held);
@@ -532,7 +535,13 @@ fn moved_away(
     let placement = shard.placement(list, sites, 2);
     prepare(shard, slot, &placement);
     let record = *shard.records.get(slot);
-    let moving = Move { key: record.key(), placement, waiting: PeerSet::EMPTY, round: 1 };
+    let moving = Move {
+        key: record.key(),
+        placement,
+        waiting: PeerSet::EMPTY,
+        round: 1,
+        is_passed_on: false,
+    };
     shard.reconcile.moves.insert(ID.0, moving);
     let (tick, mut outbox) = (Tick(record.due().0 - early_ms), Outbox::default());
     shard.finish_move(tick, ID, &mut outbox);

@@ -453,6 +453,44 @@ fn a_node_that_passes_the_end_of_a_timer_on_keeps_it() {
     sites.audit();
 }
 
+/// A node of a site that is told of a write keeps it until the holder has it, and no longer.
+#[test]
+fn a_node_that_passes_a_timer_on_keeps_it_until_the_holder_has_it() {
+    let mut sites = Sites::new();
+    let ids: Vec<TimerId> = (0..20).map(|_| sites.create(2, (600, 600), 1)).collect();
+    let of_other = |sites: &Sites, id: &TimerId| sites.holder(*id, 0) == 1;
+    let ids: Vec<TimerId> = ids.into_iter().filter(|id| of_other(&sites, id)).collect();
+    assert!(ids.len() > 4, "node 0 is told of them, and node 1 holds them");
+    assert!(ids.iter().all(|id| sites.shards[0].find(*id).is_none()), "it has them already");
+    // Node 1 gets no time, and nobody has noticed yet.
+    sites.is_apart = true;
+    let mut content = Vec::new();
+    encode_content("/pop", &[], b"other", &mut content);
+    let definition = Definition {
+        interval_ms: 300_000,
+        repeat_for_ms: 300_000,
+        factor: Some(1),
+        authority: "host:80",
+        content: &content,
+    };
+    let made: Vec<TimerId> = (0..20).map(|_| sites.create(2, (600, 600), 1)).collect();
+    let made: Vec<TimerId> = made.into_iter().filter(|id| of_other(&sites, id)).collect();
+    for &id in &ids {
+        sites.ask(2, Request::Update(Target { id, factor: Some(1), filter: None }, definition));
+    }
+    sites.run_until(3);
+    sites.is_apart = false;
+    sites.run_until(8);
+    for id in ids.iter().chain(&made) {
+        let interval_ms = if made.contains(id) { 600_000 } else { 300_000 };
+        let slot = sites.shards[1].find(*id).expect("the holder hears of it when it lives");
+        assert_eq!(sites.shards[1].records.get(slot).interval_ms, interval_ms);
+        assert!(sites.shards[0].find(*id).is_none(), "then the other node forgets it");
+    }
+    assert!(!made.is_empty());
+    sites.audit();
+}
+
 /// Long after its sites were last away, they have heard of the tombstone.
 #[test]
 fn a_tombstone_ends_in_its_time_when_no_site_was_away() {

@@ -60,6 +60,12 @@ impl Model {
         })
     }
 
+    /// Reports whether damage may have taken the newest states of a write from a disk, and with them
+    /// the end of its timer.
+    pub fn may_be_damaged(&self, write: &Write) -> bool {
+        self.damaged_ns.is_some_and(|at_ns| at_ns > write.sent_ns)
+    }
+
     /// Reports whether all nodes but one hold everything since before a write. In mode `interval` a
     /// node that died counts as complete only since its return.
     pub fn are_others_complete(&self, write: &Write, now_ns: u64) -> bool {

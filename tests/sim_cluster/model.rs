@@ -481,12 +481,10 @@ impl Model {
         // timer failed, or from a node that did not know those nodes as members.
         let is_older = self.forgotten.remove(&key)
             && (self.may_be_unknown(write, now_ns) || self.has_reload(now_ns));
-        // Damage may take the newest states from a disk, and with them the end of a timer.
-        let is_damaged = self.damaged_ns.is_some_and(|at_ns| at_ns > write.sent_ns);
         if is_again
             && !is_rival
             && !is_older
-            && !is_damaged
+            && !self.may_be_damaged(write)
             && was_away_ns < self.away_ns(write.sent_ns, now_ns)
         {
             return broken("T5", format!("{} after {last:?}", text()));
@@ -655,6 +653,7 @@ impl Model {
             || write.acknowledged_ns().is_none_or(|done_ns| done_ns + self.talk_ns > now_ns)
             || self.may_be_unknown(write, now_ns)
             || self.may_return(write, write.sent_ns, now_ns)
+            || self.may_be_damaged(write)
             || self.acknowledges_first
             || self.crowded_from.is_some()
         {

@@ -133,11 +133,13 @@ impl Members {
 impl World {
     /// Returns the fewest nodes that a write can be placed on, whatever files nodes have.
     pub fn members_min(&self) -> u32 {
-        if let Some(sites) = self.options.sites {
-            return sites.nodes_min();
-        }
+        let sites = self.options.sites.map_or(vec![u8::MAX], |sites| sites.masks().to_vec());
         let held = self.members.held.iter().flatten().map(|(lists, _)| *lists);
-        let places = |lists: Lists| lists.places_min(self.members.lists.all());
+        let running = self.members.lists.all();
+        let places = |lists: Lists| {
+            let places = sites.iter().map(|site| lists.places_min(running & site));
+            places.min().expect("there is one site at least")
+        };
         held.chain([self.members.lists]).map(places).min().expect("there is one file at least")
     }
 

@@ -58,11 +58,6 @@ impl Sites {
         usize::from(node >= self.second)
     }
 
-    /// Returns how many nodes the smaller site has.
-    pub fn nodes_min(&self) -> u32 {
-        self.masks().map(u8::count_ones).into_iter().min().expect("two")
-    }
-
     /// Returns how the other site is written in a node's file.
     pub fn remote(&self, node: usize) -> Vec<(String, String)> {
         let other = 1 - self.site_of(node);

@@ -45,6 +45,8 @@ pub struct Move {
     pub waiting: PeerSet,
     /// Tells the offers of this move from those of earlier ones.
     pub round: u8,
+    /// Whether another site told this node of the timer, which only passes it on.
+    pub is_passed_on: bool,
 }
 
 /// The background work of a shard.
@@ -173,7 +175,8 @@ impl Reconcile {
 
     /// Timers that are known to be in the wrong place.
     pub fn misplaced(&self) -> u64 {
-        (self.later.len() + self.moves.len()) as u64
+        let moves = self.moves.values().filter(|moving| !moving.is_passed_on);
+        (self.later.len() + moves.count()) as u64
     }
 
     /// Forgets the lack of copies of timers that have ended or have been moved since.

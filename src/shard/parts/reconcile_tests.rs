@@ -45,7 +45,10 @@ fn the_work_pauses_while_as_much_as_allowed_is_under_way() {
     let (key, placement) = held();
     for id in 0..MOVES_MAX as u64 {
         assert_eq!(moving.next_wake(), Some(Tick(71)), "{id} moves");
-        moving.moves.insert(id, Move { key, placement, waiting: PeerSet::EMPTY, round: 1 });
+        moving.moves.insert(
+            id,
+            Move { key, placement, waiting: PeerSet::EMPTY, round: 1, is_passed_on: false },
+        );
     }
     assert_eq!(moving.next_wake(), None);
     let later = VecDeque::from([(Tick(90), TimerId(1))]);
@@ -60,7 +63,7 @@ fn a_death_ends_the_moves_that_wait_for_it_alone() {
     let mut reconcile = Reconcile::default();
     for (id, waiting) in [(1, 1), (2, 2), (3, 1)] {
         let waiting = PeerSet::EMPTY.with(PeerIndex(waiting));
-        reconcile.moves.insert(id, Move { key, placement, waiting, round: 1 });
+        reconcile.moves.insert(id, Move { key, placement, waiting, round: 1, is_passed_on: false });
     }
     reconcile.abandon_moves(Tick(70), PeerIndex(1));
     assert_eq!(reconcile.moves.keys().copied().collect::<Vec<_>>(), [2]);
