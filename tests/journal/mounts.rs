@@ -6,6 +6,7 @@ use std::process::Output;
 
 use kit::children::{Guard, Tied, command};
 use kit::runner::cannot_run;
+use kit::until::{PATIENCE, until};
 use tempfile::TempDir;
 
 /// Ends an ext4 file system at once, without writing its log: what was not synced is lost, as at a
@@ -101,10 +102,15 @@ impl Mount {
         allowed(output("python3", &["-c", SHUTDOWN, text(&self.path)]), "python3");
     }
 
-    /// The power comes back: the file system is what its disk has. No process may use it.
+    /// The power comes back: the file system is what its disk has. No process may use it. The kernel
+    /// lets go of the files of a ring a while after its process has ended.
     pub fn come_back(&mut self) {
-        let ended = output("umount", &[text(&self.path)]).expect("it was there before");
-        assert!(ended.status.success(), "{ended:?}");
+        until("the file system to be free", PATIENCE, || {
+            let ended = output("umount", &[text(&self.path)]).expect("it was there before");
+            let told = String::from_utf8_lossy(&ended.stderr);
+            assert!(ended.status.success() || told.contains("busy"), "{ended:?}");
+            ended.status.success().then_some(())
+        });
         self.is_mounted = false;
         self.mount_image();
     }
