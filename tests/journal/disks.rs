@@ -136,8 +136,9 @@ fn stalled() {
     node.start();
     let kept = node.create(&body("http://127.0.0.1:9/x", 3_600_000, 1, "kept", 1));
     node.create(&body(&sink.uri("/repeats"), 500, 1_000, "x", 1));
-    let frozen = mount.freeze();
+    // To freeze takes a while, and a write that a pop began meanwhile waits from then on.
     let begun = Instant::now();
+    let frozen = mount.freeze();
     let text = body("http://127.0.0.1:9/x", 3_600_000, 1, "stalled", 1);
     // A write waits, and is refused when the disk has not answered for a second.
     let mut client = Client::new(node.address);
