@@ -3,20 +3,15 @@
 
 use std::sync::Arc;
 
+use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{RootCertStore, ServerConfig};
-use sha2::{Digest, Sha256};
+use rustls::sign::SingleCertAndKey;
 
+use super::material::{MaterialError, authorities, hash, identity};
 use super::validity::Validity;
 
-/// Most bytes of a file of certificates or of a key. A chain has some kilobytes, a bundle of all
-/// public authorities 250 KB.
-pub const FILE_BYTES_MAX: usize = 1 << 20;
 /// Tickets that a client gets after each full handshake. A client that opens several connections
 /// at once takes one for each.
 const TICKETS_PER_HANDSHAKE: usize = 2;
@@ -46,47 +41,6 @@ pub struct Material<'a> {
     pub client_auth: ClientAuth,
 }
 
-/// What is wrong with the files. The text says what was expected, and shows nothing of a key.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum MaterialError {
-    /// The file of certificates has none.
-    #[error(
-        "cert: expected one or more certificates in PEM (-----BEGIN CERTIFICATE-----), the \
-         server's own first, found {0}"
-    )]
-    NoCertificate(String),
-    /// The key's file has none.
-    #[error(
-        "key: expected a private key in PEM, not encrypted (-----BEGIN PRIVATE KEY-----), found \
-         none that can be read"
-    )]
-    NoKey,
-    /// The key is of a kind that is not known.
-    #[error(
-        "key: expected a key of ECDSA (P-256, P-384, P-521), Ed25519 or RSA (2048 bits or more), \
-         found another; make one: openssl ecparam -name prime256v1 -genkey -noout"
-    )]
-    UnknownKey,
-    /// The key belongs to another certificate.
-    #[error(
-        "key: it does not fit the first certificate of cert; name the key with which that \
-         certificate was asked for, and put the server's own certificate first"
-    )]
-    OtherKey,
-    /// The server's certificate cannot be used.
-    #[error("cert: expected an X.509 certificate of version 3 first, found {0}")]
-    BadCertificate(String),
-    /// The file of authorities cannot be used.
-    #[error(
-        "client_ca: expected the certificates of authorities in PEM (-----BEGIN \
-         CERTIFICATE-----), found {0}"
-    )]
-    BadAuthorities(String),
-    /// The library has no randomness.
-    #[error("the system gives no random bytes: {0}")]
-    NoRandomness(String),
-}
-
 /// What connections are accepted with.
 pub struct Acceptor {
     config: Arc<ServerConfig>,
@@ -101,7 +55,7 @@ impl Acceptor {
     /// Reads the texts. Tickets of this acceptor are those of no other.
     pub fn new(material: &Material<'_>) -> Result<Self, MaterialError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let identity = identity(material, &provider)?;
+        let identity = identity(material.certificates, material.key, &provider)?;
         let validity = identity.cert.first().and_then(|certificate| Validity::of(certificate));
         let verifier = verifier(material, &provider)?;
         let builder = ServerConfig::builder_with_provider(provider);
@@ -166,30 +120,6 @@ impl std::fmt::Debug for Acceptor {
     }
 }
 
-/// The certificates and the key that belong together.
-fn identity(
-    material: &Material<'_>,
-    provider: &CryptoProvider,
-) -> Result<CertifiedKey, MaterialError> {
-    let chain = certificates(material.certificates).map_err(MaterialError::NoCertificate)?;
-    // The reader's error may quote the file, so the error is not told.
-    let key = PrivateKeyDer::from_pem_slice(material.key).map_err(|_| MaterialError::NoKey)?;
-    let key = provider.key_provider.load_private_key(key);
-    let identity = CertifiedKey::new(chain, key.map_err(|_| MaterialError::UnknownKey)?);
-    match identity.keys_match() {
-        Ok(()) => Ok(identity),
-        Err(rustls::Error::InconsistentKeys(_)) => Err(MaterialError::OtherKey),
-        Err(error) => Err(MaterialError::BadCertificate(error.to_string())),
-    }
-}
-
-/// All certificates of a text, at least one.
-fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
-    let found = found.map_err(|_| "text that is no PEM")?;
-    if found.is_empty() { Err("none".into()) } else { Ok(found) }
-}
-
 /// What checks the certificates of clients.
 fn verifier(
     material: &Material<'_>,
@@ -198,30 +128,17 @@ fn verifier(
     if material.client_auth == ClientAuth::Off {
         return Ok(WebPkiClientVerifier::no_client_auth());
     }
-    let bad = |reason: String| MaterialError::BadAuthorities(reason);
-    let mut roots = RootCertStore::empty();
-    for authority in certificates(material.client_ca).map_err(bad)? {
-        roots.add(authority).map_err(|error| bad(error.to_string()))?;
-    }
-    let builder =
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
+    let roots = Arc::new(authorities(material.client_ca)?);
+    let builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(provider));
     let builder = match material.client_auth {
         ClientAuth::Optional => builder.allow_unauthenticated(),
         ClientAuth::Off | ClientAuth::Required => builder,
     };
-    let verifier = builder.build().map_err(|error| bad(error.to_string()))?;
+    let verifier = builder.build();
+    let verifier = verifier.map_err(|error| MaterialError::BadAuthorities(error.to_string()))?;
     Ok(verifier)
 }
 
 fn ticketer() -> Result<Arc<dyn ProducesTickets>, MaterialError> {
     aws_lc_rs::Ticketer::new().map_err(|error| MaterialError::NoRandomness(error.to_string()))
-}
-
-fn hash(texts: &[&[u8]]) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    for text in texts {
-        hash.update((text.len() as u64).to_le_bytes());
-        hash.update(text);
-    }
-    hash.finalize().into()
 }

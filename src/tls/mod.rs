@@ -3,6 +3,8 @@
 //! it moves the bytes, and decides when a handshake may cost time.
 
 pub mod acceptor;
+pub(crate) mod connector;
+pub(crate) mod material;
 pub mod session;
 #[cfg(test)]
 mod tls_tests;

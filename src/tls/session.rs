@@ -1,10 +1,12 @@
-//! One TLS connection of a server, from its first byte to its end.
+//! One TLS connection of either side, from its first byte to its end.
 
 use std::io::{Read, Write};
 
-use rustls::{HandshakeKind, ServerConnection};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, Connection, HandshakeKind, ServerConnection};
 
 use super::acceptor::Acceptor;
+use super::connector::Connector;
 
 /// The type of the record that a TLS connection begins with (RFC 8446, section 5.1: handshake).
 const HANDSHAKE_RECORD: u8 = 22;
@@ -22,23 +24,38 @@ pub fn may_be_tls(wire: &[u8]) -> bool {
     wire.first() == Some(&HANDSHAKE_RECORD)
 }
 
-/// The server's side of one connection.
+/// One side of a connection.
 pub struct Session {
-    connection: ServerConnection,
+    connection: Connection,
     /// Whether [`DECODE_ERROR`] is to be sent: the library says nothing of a message that is too
     /// long.
     owes_alert: bool,
 }
 
 impl Session {
-    /// A connection on which nothing has come yet. Error: the system has no randomness.
-    pub fn new(acceptor: &Acceptor) -> Result<Self, TlsError> {
+    /// The server's side of a connection on which nothing has come yet. Error: the system has no
+    /// randomness.
+    pub fn accept(acceptor: &Acceptor) -> Result<Self, TlsError> {
         let made = ServerConnection::new(acceptor.config());
-        let mut connection = made.map_err(|error| TlsError(error.to_string()))?;
+        made.map(|made| Self::new(made.into())).map_err(|error| TlsError(error.to_string()))
+    }
+
+    /// The client's side of a connection to a server of this name or address, which its certificate
+    /// must have. [`Session::send`] has the first bytes. Error: `host` is neither a name nor an
+    /// address, or the system has no randomness.
+    pub fn dial(connector: &Connector, host: &str) -> Result<Self, TlsError> {
+        // A name may end in the dot of the root, a certificate's does not (RFC 6066, section 3).
+        let name = ServerName::try_from(host.strip_suffix('.').unwrap_or(host));
+        let name = name.map_err(|_| TlsError(format!("{host}: no name of a server")))?;
+        let made = ClientConnection::new(connector.config(), name.to_owned());
+        made.map(|made| Self::new(made.into())).map_err(|error| TlsError(error.to_string()))
+    }
+
+    fn new(mut connection: Connection) -> Self {
         // What is written is sent at once, so nothing has to be refused here: the caller bounds
         // what waits.
         connection.set_buffer_limit(None);
-        Ok(Self { connection, owes_alert: false })
+        Self { connection, owes_alert: false }
     }
 
     /// Takes all bytes of `wire` and appends the plaintext in them to `plain`. Returns whether the

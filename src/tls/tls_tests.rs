@@ -7,7 +7,9 @@ use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore};
 
-use super::acceptor::{Acceptor, ClientAuth, Material, MaterialError};
+use super::acceptor::{Acceptor, ClientAuth, Material};
+use super::connector::{ClientMaterial, Connector, Trust};
+use super::material::MaterialError;
 use super::session::{Session, TlsError};
 
 /// A certificate that signs itself, its key, and what clients trust it with.
@@ -75,7 +77,8 @@ fn client(config: &Arc<ClientConfig>) -> ClientConnection {
 
 /// How a client of this configuration comes to its connection.
 fn kind_of(config: &Arc<ClientConfig>, acceptor: &Acceptor) -> Option<HandshakeKind> {
-    let (mut client, mut session) = (client(config), Session::new(acceptor).expect("randomness"));
+    let (mut client, mut session) =
+        (client(config), Session::accept(acceptor).expect("randomness"));
     client.writer().write_all(b"ask").expect("memory");
     assert_eq!(talk(&mut client, &mut session).expect("good"), b"ask");
     assert_eq!(session.is_resumed(), client.handshake_kind() == Some(HandshakeKind::Resumed));
@@ -95,7 +98,7 @@ fn keys_of_every_kind_serve() {
 fn what_was_written_leaves_and_the_end_is_told() {
     let made = p256();
     let (mut client, acceptor) = (client(&made.client), acceptor(&made));
-    let mut session = Session::new(&acceptor).expect("randomness");
+    let mut session = Session::accept(&acceptor).expect("randomness");
     assert!(session.is_handshaking() && !session.wants_to_send());
     talk(&mut client, &mut session).expect("good");
     assert!(!session.is_handshaking());
@@ -122,7 +125,7 @@ fn a_message_that_is_too_long_has_an_alert_as_well() {
         &[22, 3, 1, 0, 4, 9, 0, 0, 0],
         &[22, 3, 1, 0xff, 0xff, 0],
     ] {
-        let mut session = Session::new(&acceptor(&made)).expect("randomness");
+        let mut session = Session::accept(&acceptor(&made)).expect("randomness");
         session.receive(wire, &mut Vec::new()).expect_err("no handshake");
         let mut told = Vec::new();
         session.send(&mut told);
@@ -195,4 +198,82 @@ fn the_time_of_a_certificate_is_looked_at() {
     assert_eq!(acceptor.untimely(1_720_000_000), None);
     assert!(acceptor.untimely(1_690_000_000).is_some_and(|told| told.contains("from 2024-01-01")));
     assert!(acceptor.untimely(1_750_000_000).is_some_and(|told| told.contains("has expired")));
+}
+
+/// Carries bytes both ways until nobody has any. Returns what the server got.
+fn converse(dialled: &mut Session, accepted: &mut Session) -> Result<Vec<u8>, TlsError> {
+    let (mut said, mut answered) = (Vec::new(), Vec::new());
+    loop {
+        let (mut there, mut back) = (Vec::new(), Vec::new());
+        dialled.send(&mut there);
+        accepted.receive(&there, &mut said)?;
+        accepted.send(&mut back);
+        dialled.receive(&back, &mut answered)?;
+        if there.is_empty() && back.is_empty() {
+            return Ok(said);
+        }
+    }
+}
+
+fn connector(trust: Trust<'_>, identity: Option<(&[u8], &[u8])>) -> Connector {
+    Connector::new(&ClientMaterial { trust, identity }).expect("good texts")
+}
+
+#[test]
+fn a_dialled_session_checks_whom_it_meets() {
+    let (made, other) = (p256(), p256());
+    let acceptor = acceptor(&made);
+    let meet = |connector: &Connector, host: &str| -> Result<bool, TlsError> {
+        let mut dialled = Session::dial(connector, host)?;
+        let mut accepted = Session::accept(&acceptor).expect("randomness");
+        converse(&mut dialled, &mut accepted)?;
+        assert!(!dialled.is_handshaking());
+        dialled.write(b"ask");
+        assert_eq!(converse(&mut dialled, &mut accepted)?, b"ask");
+        Ok(dialled.is_resumed())
+    };
+    let good = connector(Trust::These(made.certificate.as_bytes()), None);
+    assert_eq!(meet(&good, "localhost"), Ok(false));
+    assert_eq!(meet(&good, "LocalHost."), Ok(true), "a ticket of the first");
+    let wrong = meet(&good, "other.example").expect_err("the certificate has another name");
+    assert!(wrong.to_string().contains("other.example"), "{wrong}");
+    assert!(meet(&good, "127.0.0.1").is_err());
+    assert!(meet(&good, "no name").is_err());
+    let stranger = connector(Trust::These(other.certificate.as_bytes()), None);
+    meet(&stranger, "localhost").expect_err("another authority");
+}
+
+#[test]
+fn a_dialled_session_shows_its_certificate() {
+    let (server, client) = (p256(), p256());
+    let asking = Material {
+        client_auth: ClientAuth::Required,
+        ..material(&server.certificate, &server.key, &client.certificate)
+    };
+    let acceptor = Acceptor::new(&asking).expect("they fit");
+    let meet = |identity| {
+        let connector = connector(Trust::These(server.certificate.as_bytes()), identity);
+        let mut dialled = Session::dial(&connector, "localhost").expect("a name");
+        let mut accepted = Session::accept(&acceptor).expect("randomness");
+        converse(&mut dialled, &mut accepted)
+    };
+    meet(Some((client.certificate.as_bytes(), client.key.as_bytes()))).expect("the right one");
+    meet(Some((server.certificate.as_bytes(), server.key.as_bytes()))).expect_err("another one");
+    meet(None).expect_err("none");
+}
+
+#[test]
+fn connectors_are_the_same_by_their_texts() {
+    let (one, other) = (p256(), p256());
+    let these = |made: &Made| connector(Trust::These(made.certificate.as_bytes()), None);
+    assert_eq!(these(&one), these(&one));
+    assert_ne!(these(&one), these(&other));
+    let wrong = ClientMaterial {
+        trust: Trust::These(one.certificate.as_bytes()),
+        identity: Some((one.certificate.as_bytes(), other.key.as_bytes())),
+    };
+    assert_eq!(Connector::new(&wrong), Err(MaterialError::OtherKey));
+    let wrong = ClientMaterial { trust: Trust::These(b"none"), identity: None };
+    assert!(matches!(Connector::new(&wrong), Err(MaterialError::BadAuthorities(_))));
+    assert_eq!(format!("{:?}", these(&one)), "Connector { .. }");
 }

@@ -54,7 +54,7 @@ pub fn tls_hello(data: &[u8]) -> bool {
         return false;
     }
     let take = |bytes: usize| {
-        let mut session = Session::new(&ENDS[1].acceptor).expect("randomness");
+        let mut session = Session::accept(&ENDS[1].acceptor).expect("randomness");
         let (mut plain, mut told) = (Vec::new(), Vec::new());
         let mut pieces = wire.chunks(bytes);
         let result = pieces.try_for_each(|piece| session.receive(piece, &mut plain).map(drop));
@@ -75,7 +75,7 @@ pub fn tls_conversation(data: &[u8]) -> bool {
     let [version, piece, change, at @ ..] = data else { return false };
     let [high, low, words @ ..] = at else { return false };
     let ends = &ENDS[usize::from(version % 2)];
-    let mut session = Session::new(&ends.acceptor).expect("randomness");
+    let mut session = Session::accept(&ends.acceptor).expect("randomness");
     let name = ServerName::try_from("localhost").expect("a name");
     let mut client = ClientConnection::new(ends.client.clone(), name).expect("a client");
     client.writer().write_all(words).expect("memory");

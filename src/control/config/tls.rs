@@ -10,7 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::secret_file::{SecretFileError, read_private};
 use crate::node::settings::TlsSettings;
-use crate::tls::acceptor::{Acceptor, ClientAuth, FILE_BYTES_MAX, Material, MaterialError};
+use crate::tls::acceptor::{Acceptor, ClientAuth, Material};
+use crate::tls::material::{FILE_BYTES_MAX, MaterialError, Text};
 
 /// The port for TLS unless `[node] listen_tls` names another.
 const PORT: u16 = 7443;
@@ -75,12 +76,14 @@ pub enum TlsFileError {
         reason: String,
     },
     /// A file says something else than it should.
-    #[error("{error}. The files: {files}")]
+    #[error("{name}: {file}: {error}")]
     Content {
+        /// The key of `[tls]`.
+        name: &'static str,
+        /// The file as the operator named it.
+        file: String,
         /// What is wrong.
         error: MaterialError,
-        /// The files' names.
-        files: String,
     },
 }
 
@@ -104,9 +107,12 @@ pub(super) fn read(
         client_auth: *client_auth,
     };
     let acceptor = Acceptor::new(&material).map_err(|error| {
-        let files = [cert, key, client_ca].into_iter().filter(|file| !file.is_empty());
-        let files = files.cloned().collect::<Vec<_>>().join(", ");
-        TlsFileError::Content { error, files }
+        let (name, file) = match error.text() {
+            Text::Certificates => ("cert", cert),
+            Text::Key => ("key", key),
+            Text::Authorities => ("client_ca", client_ca),
+        };
+        TlsFileError::Content { name, file: file.clone(), error }
     })?;
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now_s = i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX);

@@ -101,7 +101,7 @@ impl Secured {
             if !may_be_tls(&wire) {
                 return if wire.is_empty() { Progress::GoesOn } else { Progress::Plain };
             }
-            match Session::new(acceptor) {
+            match Session::accept(acceptor) {
                 Ok(session) => self.stage = Stage::Shaking(session),
                 Err(_) => return self.broken(),
             }

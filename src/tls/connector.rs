@@ -1,0 +1,102 @@
+//! What a client asks of servers and shows to them: authorities, versions, tickets, its own
+//! certificate. Made from the texts of files; the files are somebody else's.
+
+use std::sync::Arc;
+
+use rustls::client::Resumption;
+use rustls::crypto::aws_lc_rs;
+use rustls::sign::SingleCertAndKey;
+use rustls::{ClientConfig, RootCertStore};
+
+use super::material::{MaterialError, authorities, hash, identity};
+
+/// Whom a client believes.
+#[derive(Clone, Copy, Debug)]
+pub enum Trust<'a> {
+    /// The certificates of authorities, in PEM.
+    These(&'a [u8]),
+    /// The authorities of the system.
+    System,
+}
+
+/// The texts of the files.
+#[derive(Clone, Copy)]
+pub struct ClientMaterial<'a> {
+    /// Whose certificates are good.
+    pub trust: Trust<'a>,
+    /// The own certificate with those between it and the authority, and its key, in PEM. It is
+    /// shown to servers that ask for one. `None`: there is none.
+    pub identity: Option<(&'a [u8], &'a [u8])>,
+}
+
+/// What connections are dialled with. Servers are checked: their certificates must come from the
+/// authorities, be in their time and have the server's name.
+pub struct Connector {
+    config: Arc<ClientConfig>,
+    /// A hash of all texts: two connectors of one hash are the same.
+    hash: [u8; 32],
+}
+
+impl Connector {
+    /// Reads the texts. Tickets of this connector's connections are of use to no other connector.
+    pub fn new(material: &ClientMaterial<'_>) -> Result<Self, MaterialError> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let own = match material.identity {
+            Some((certificates, key)) => Some(identity(certificates, key, &provider)?),
+            None => None,
+        };
+        let (roots, trusted) = match material.trust {
+            Trust::These(text) => (authorities(text)?, text),
+            Trust::System => (system_authorities()?, &b""[..]),
+        };
+        let builder = ClientConfig::builder_with_provider(provider);
+        let builder = builder.with_protocol_versions(rustls::ALL_VERSIONS);
+        let builder = builder.expect("the provider has suites of both versions");
+        let builder = builder.with_root_certificates(roots);
+        let mut config = match own {
+            Some(own) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own))),
+            None => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        // No byte of a request before the handshake is over: such bytes can be sent again by
+        // anybody who has seen them.
+        config.enable_early_data = false;
+        config.resumption = Resumption::in_memory_sessions(TICKETS_MAX);
+        let (certificates, key) = material.identity.unwrap_or_default();
+        Ok(Self { config: Arc::new(config), hash: hash(&[trusted, certificates, key]) })
+    }
+
+    pub(super) fn config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.config)
+    }
+}
+
+/// Of how many servers tickets are kept.
+const TICKETS_MAX: usize = 4_096;
+
+impl PartialEq for Connector {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash
+    }
+}
+
+impl Eq for Connector {}
+
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connector").finish_non_exhaustive()
+    }
+}
+
+/// The authorities that the system believes.
+fn system_authorities() -> Result<RootCertStore, MaterialError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(found.certs);
+    if added == 0 {
+        return Err(MaterialError::BadAuthorities(
+            "none on this system (Debian: the package ca-certificates)".into(),
+        ));
+    }
+    Ok(roots)
+}
