@@ -54,12 +54,12 @@ fn bad_files_leave_the_old_ones_in_force() {
     let node = Node::start(&files.config(""));
     let one = authority.server();
     files.write("key.pem", &other.server().key, 0o600);
-    node.reload("not reloaded: [tls] key: it does not fit");
+    node.reload("key.pem: it does not fit");
     files.write("key.pem", &one.key, 0o644);
     node.reload("chmod 600");
     files.put(&one);
     files.write("cert.pem", "-----BEGIN CERTIFICATE-----\nnonsense\n", 0o644);
-    node.reload("not reloaded: [tls] cert: expected");
+    node.reload("cert.pem: expected");
     std::fs::remove_file(files.path("cert.pem")).expect("there");
     node.reload("cert.pem: cannot be read");
     assert!(shows(&node, &authority));

@@ -33,9 +33,9 @@ fn files_that_cannot_be_used_are_told_with_the_remedy() {
     files.write("key.pem", &other.key, 0o600);
     told_of("it does not fit the first certificate", "another key");
     files.write("key.pem", &one.certificate, 0o600);
-    told_of("[tls] key: expected a private key in PEM", "no key");
+    told_of("key.pem: expected a private key in PEM", "no key");
     files.write("key.pem", "", 0o600);
-    told_of("[tls] key: expected a private key in PEM", "an empty file");
+    told_of("key.pem: expected a private key in PEM", "an empty file");
     std::fs::remove_file(&key).expect("there");
     told_of("key.pem: cannot be read", "no file");
     files.put(&one);
@@ -65,7 +65,10 @@ fn keys_that_contradict_each_other_are_told() {
         (files.config("client_auth = 'required'"), "set [tls] client_ca"),
         (files.config("client_ca = '/nowhere'"), "set client_auth to"),
         (files.config("client_auth = 'optional'\nclient_ca = '/nowhere'"), "client_ca: /nowhere"),
-        (files.config(&format!("client_auth = 'required'\nclient_ca = '{key}'")), "client_ca: exp"),
+        (
+            files.config(&format!("client_auth = 'required'\nclient_ca = '{key}'")),
+            "key.pem: expected the certificates",
+        ),
         (
             format!(
                 "[node]\nlisten_tls = '0.0.0.0:1'\n[tls]\ncert = '{cert}'\nkey = '{key}'\n\
