@@ -23,6 +23,7 @@ mod changes;
 mod hosts;
 mod life;
 mod outline;
+mod owners;
 mod placements;
 mod record;
 mod room;
@@ -52,6 +53,7 @@ use crate::store::wheel::{Advanced, Wheel};
 use super::config::ShardConfig;
 use super::tag_counts::TagCounts;
 use authorities::Authorities;
+use owners::Owners;
 use placements::Placements;
 
 /// The state that a record gets next, and where its slot then is.
@@ -102,6 +104,7 @@ pub struct Records {
     placements: Placements,
     hosts: Hosts,
     tags: TagCounts,
+    owners: Owners,
     counts: Counts,
     limits: Limits,
     changes: Changes,
@@ -120,6 +123,7 @@ impl Records {
             placements: Placements::new(config.hash_seed),
             hosts: Hosts::new(authorities, &config.callbacks),
             tags: TagCounts::new(config.tags_max, config.hash_seed),
+            owners: Owners::new(config.hash_seed),
             counts: Counts::default(),
             limits: Limits {
                 records_max: config.records_max,
@@ -372,6 +376,11 @@ impl Next {
 /// What tests do to records that nothing else does.
 #[cfg(test)]
 impl Records {
+    /// How many timers an owner has here.
+    pub fn timers_of(&self, owner: &str) -> u64 {
+        self.owners.iter().find(|(name, _)| *name == owner).map_or(0, |(_, timers)| timers)
+    }
+
     /// What the tags of timers count.
     pub fn tags(&self) -> &TagCounts {
         &self.tags
