@@ -14,11 +14,11 @@ pub const TOKEN_NAME_BYTES_MAX: usize = 64;
 /// Highest rate of creates that can be asked for. Above it the pause between two creates, counted
 /// in whole nanoseconds, would be off by more than 0.1 %.
 pub const CREATES_PER_SECOND_MAX: u32 = 1_000_000;
-/// Set in the length of a name that stands among the tags of a timer and is that of its owner. Names
-/// of tags and of tokens are shorter than that.
+/// Set in the length of a name that stands among the tags of a timer and is that of its owner.
+/// Names of tags and of tokens are shorter than that.
 pub const IS_OWNER: u8 = 0x80;
-const _: () =
-    assert!(TOKEN_NAME_BYTES_MAX < IS_OWNER as usize && TAG_BYTES_MAX < IS_OWNER as usize);
+const _: () = assert!(TOKEN_NAME_BYTES_MAX < IS_OWNER as usize);
+const _: () = assert!(TAG_BYTES_MAX < IS_OWNER as usize);
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Whether a text can name tokens.

@@ -254,8 +254,8 @@ pub struct Attempt {
     pub is_first: bool,
 }
 
-/// Why a request is answered 503, or 429 for [`Refusal::TokenFull`]. The text is the header `Reason`
-/// and the body.
+/// Why a request is answered 503, or 429 for [`Refusal::TokenFull`]. The text is the header
+/// `Reason` and the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
     /// As many timers are held as `limits.timers_max` allows.

@@ -280,8 +280,8 @@ impl Shard {
 
     /// Finds others for replicas that refuse a write, or answers it with a refusal. A replica that
     /// refuses for another reason than lack of room may hold an earlier state and go on with it. So
-    /// others stand in for such a replica only on a create. Nobody stands in for a replica that holds
-    /// as many timers of the owner as the owner may have.
+    /// others stand in for such a replica only on a create. Nobody stands in for a replica that
+    /// holds as many timers of the owner as the owner may have.
     fn replace_refusing(&mut self, now: Now, key: SlotKey, outbox: &mut Outbox) {
         let Some(write) = self.writes.waiting.get(key) else { return };
         let (id, factor) = (write.outline.id, write.outline.placement.factor);

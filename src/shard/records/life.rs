@@ -1,5 +1,5 @@
 //! How a record begins, changes and ends. Each step takes and gives back all that the record names:
-//! its payload, its placement, its host's authority, its tags and its owner, its entry in the index.
+//! its payload, its placement, its host's authority, its tags, its owner, its entry in the index.
 
 use super::record::Ms48;
 use super::{AuthorityId, Former, Next, Outline, Placement, PlacementId, Record, Records, State};

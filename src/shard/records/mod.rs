@@ -40,9 +40,12 @@ pub use placements::{Placement, PlacementId};
 pub use record::{Record, State};
 pub use stock::Stock;
 
+use std::sync::Arc;
+
 use crate::base::ids::{HostId, Slot, TimerId};
 use crate::base::limits::RANK_DELAY_MS;
 use crate::base::planted::{Bug, is_planted};
+use crate::base::quota::Quotas;
 use crate::base::time::Tick;
 use crate::store::index::Index;
 use crate::store::links::Links;
@@ -213,6 +216,11 @@ impl Records {
     /// What the tags of timers count.
     pub fn tags_mut(&mut self) -> &mut TagCounts {
         &mut self.tags
+    }
+
+    /// Takes the quotas of owners that count from now on.
+    pub fn set_quotas(&mut self, quotas: Arc<Quotas>) {
+        self.owners.set_quotas(quotas);
     }
 
     /// How many records there are of each kind.

@@ -13,10 +13,7 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 
-use super::{Record, Records};
 use crate::base::quota::{Quota, Quotas};
-use crate::shard::effects::Refusal;
-use crate::timer::definition::Content;
 
 /// What an owner has here.
 #[derive(Debug)]
@@ -87,31 +84,19 @@ impl Owners {
         self.quotas = quotas;
     }
 
+    /// Whether any name has a quota.
+    #[inline]
+    pub fn has_quotas(&self) -> bool {
+        !self.quotas.is_empty()
+    }
+
+    /// Whether an owner has as many timers as it may.
+    pub fn is_full(&self, owner: &str) -> bool {
+        self.quotas.get(owner).is_some_and(|quota| quota.has_all_timers())
+    }
+
     /// Every owner, and how many timers it has here.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.held.iter().map(|(name, held)| (&**name, held.timers))
-    }
-}
-
-impl Records {
-    /// Whether the owner of content that a client writes may have one more timer here, if the
-    /// content is not to replace what is of the same owner already. Cost without quotas: one
-    /// comparison.
-    #[inline]
-    pub fn room_of_owner(&self, held: Option<&Record>, content: &[u8]) -> Result<(), Refusal> {
-        if self.owners.quotas.is_empty() {
-            return Ok(());
-        }
-        let owner = Content::decode(content).owner();
-        let quota = owner.and_then(|owner| self.owners.quotas.get(owner));
-        let Some(quota) = quota.filter(|quota| quota.has_all_timers()) else { return Ok(()) };
-        let held = held.filter(|held| held.is_live());
-        let former = held.and_then(|held| Content::decode(self.content_of(held)).owner());
-        if former == Some(&*quota.name) { Ok(()) } else { Err(Refusal::TokenFull) }
-    }
-
-    /// Takes the quotas of owners that count from now on.
-    pub fn set_quotas(&mut self, quotas: Arc<Quotas>) {
-        self.owners.set_quotas(quotas);
     }
 }
