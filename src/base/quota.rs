@@ -77,6 +77,17 @@ impl fmt::Display for TokenLimits {
     }
 }
 
+/// Requests refused at each limit of a name, since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RefusedRequests {
+    /// Those of a timer more than the name may have.
+    pub timers: u64,
+    /// Creates beyond the rate.
+    pub creates: u64,
+    /// Those over one connection more than the name may have.
+    pub connections: u64,
+}
+
 /// What the tokens of a name use.
 #[derive(Debug, Default)]
 struct Usage {
@@ -84,6 +95,9 @@ struct Usage {
     connections: AtomicU64,
     /// Until when, in ns of the monotonic clock, the creates so far use up the rate.
     creates_until: AtomicU64,
+    timers_refused: AtomicU64,
+    creates_refused: AtomicU64,
+    connections_refused: AtomicU64,
 }
 
 /// The limits of a name, and what its tokens use.
@@ -148,7 +162,26 @@ impl Quota {
             (next - now.0 <= each_ns * rate).then_some(next)
         };
         let word = &self.usage.creates_until;
-        word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
+        let may = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok();
+        if !may {
+            self.usage.creates_refused.fetch_add(1, Ordering::Relaxed);
+        }
+        may
+    }
+
+    /// Counts a request of a timer that was refused because the name has all that it may.
+    pub fn note_timer_refused(&self) {
+        self.usage.timers_refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What was refused since the start.
+    pub fn refused(&self) -> RefusedRequests {
+        let count = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        RefusedRequests {
+            timers: count(&self.usage.timers_refused),
+            creates: count(&self.usage.creates_refused),
+            connections: count(&self.usage.connections_refused),
+        }
     }
 
     /// Takes a place among the connections of the name; `None`: all are taken. Exact for the node.
@@ -157,6 +190,9 @@ impl Quota {
         let word = &self.usage.connections;
         let more = |open: u64| (open < max).then_some(open + 1);
         let taken = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        if taken.is_err() {
+            self.usage.connections_refused.fetch_add(1, Ordering::Relaxed);
+        }
         taken.ok().map(|_| CountedConnection(Arc::clone(&self.usage)))
     }
 }
@@ -226,6 +262,8 @@ mod tests {
         assert_eq!(at_once(11_001), 3);
         // Cores look at the clock at different times.
         assert_eq!(at_once(10_500), 0);
+        let refused = RefusedRequests { creates: 60 - 10, ..RefusedRequests::default() };
+        assert_eq!(quota.refused(), refused);
     }
 
     #[test]

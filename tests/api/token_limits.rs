@@ -120,7 +120,9 @@ fn a_name_has_as_many_timers_as_it_may() {
     let read = limited.ask("GET", &made[0], &limited.tenant);
     let read: serde_json::Value = serde_json::from_str(read.text()).expect("JSON");
     assert_eq!(read["statistics"]["tag-info"], serde_json::json!([]), "nothing of the owner");
-    let logged = limited.node().logged();
+    let logged = until("it is logged whose requests are refused", || {
+        Some(limited.node().logged()).filter(|logged| logged.contains("\"name\":\"tenant\""))
+    });
     assert!(!logged.contains(&limited.tenant[7..]), "{logged}");
 }
 

@@ -269,6 +269,7 @@ impl Service {
     ) {
         if matches!(answer, Answer::Refused(Refusal::TokenFull)) {
             self.denied.timers += 1;
+            quota.into_iter().for_each(Quota::note_timer_refused);
             return write_token_full(out, quota, persistence);
         }
         self.room.write(out, answer, persistence, held_bytes);
@@ -298,6 +299,7 @@ impl Service {
     ) -> Served {
         if let Some(quota) = caller.quota.filter(|quota| !quota.may_create(now.mono)) {
             self.denied.creates += 1;
+            self.bad += 1;
             write_too_many_creates(out, quota, line.persistence);
             return Served::Written;
         }
@@ -315,7 +317,7 @@ impl Service {
         };
         let factor_in_path = target.and_then(|target| target.factor);
         if self.content.capacity() > CONTENT_BYTES_KEPT {
-            self.content = Vec::new();
+            (self.content, self.owned) = (Vec::new(), Vec::new());
         }
         if let (Some(named), Some(part)) = (target, &document.internal) {
             let merged = self.merge((now, core), (from, caller), named, document, part);
@@ -340,14 +342,7 @@ impl Service {
                     );
                     return self.settle(Err((403, reason)), line.persistence, out);
                 }
-                let owner = caller.quota.filter(|quota| quota.limits.timers.is_some());
-                let definition = match owner {
-                    None => definition,
-                    Some(owner) => {
-                        with_owner(definition.content, &owner.name, &mut self.owned);
-                        Definition { content: &self.owned, ..definition }
-                    }
-                };
+                let definition = owned(definition, caller.quota, &mut self.owned);
                 let request = match target {
                     Some(named) => Request::Update(target_of(named), definition),
                     None => Request::Create(definition),
@@ -559,6 +554,20 @@ pub fn too_long(bytes: u64, bytes_max: u32) -> Option<String> {
     is_too_long.then(|| {
         format!("body: expected at most {bytes_max} bytes (limits.body_bytes_max), got {bytes}")
     })
+}
+
+/// Returns the definition with its owner, if the name of the request's token has a limit of timers.
+/// Its content is put into `out` then.
+#[inline]
+fn owned<'a>(
+    definition: Definition<'a>,
+    quota: Option<&Quota>,
+    out: &'a mut Vec<u8>,
+) -> Definition<'a> {
+    let owner = quota.filter(|quota| quota.limits.timers.is_some());
+    let Some(owner) = owner else { return definition };
+    with_owner(definition.content, &owner.name, out);
+    Definition { content: out, ..definition }
 }
 
 /// Returns status and reason for a document that is no timer.
