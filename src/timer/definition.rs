@@ -85,6 +85,7 @@ pub fn encode_content(target: &str, tags: &[Tag<'_>], opaque: &[u8], out: &mut V
 
 /// Copies encoded content into `out`, which is cleared first, with an owner. The content must have
 /// none. A name that no token can have is left out.
+#[inline(never)]
 pub fn with_owner(content: &[u8], owner: &str, out: &mut Vec<u8>) {
     out.clear();
     let Some((header, rest)) = content.split_first_chunk::<HEADER_BYTES>() else { return };

@@ -237,18 +237,22 @@ impl ClientConnection {
     pub fn answer(&mut self, request: u32, answer: &Answer, service: &mut Service) {
         let held_bytes = self.unsent_bytes();
         if matches!(answer, Answer::Refused(Refusal::TokenFull)) {
-            let access = self.access.take();
-            let quota = access.as_deref().and_then(Access::quota);
-            self.answer_by(request, |out, persistence| {
-                service.write_answer(out, answer, (persistence, held_bytes), quota);
-            });
-            self.access = access;
-            return;
+            return self.refuse_timer(request, service);
         }
         let room = &mut service.room;
         self.answer_by(request, |out, persistence| {
             room.write(out, answer, persistence, held_bytes);
         });
+    }
+
+    #[cold]
+    fn refuse_timer(&mut self, request: u32, service: &mut Service) {
+        let access = self.access.take();
+        let quota = access.as_deref().and_then(Access::quota);
+        self.answer_by(request, |out, persistence| {
+            service.refuse_timer(out, persistence, quota);
+        });
+        self.access = access;
     }
 
     /// Does the same as [`ClientConnection::answer`] with an answer that `write` appends.

@@ -260,6 +260,7 @@ impl Service {
     }
 
     /// Appends the answer of a shard. `quota` is that of the request's token.
+    #[inline]
     pub fn write_answer(
         &mut self,
         out: &mut Vec<u8>,
@@ -268,11 +269,22 @@ impl Service {
         quota: Option<&Quota>,
     ) {
         if matches!(answer, Answer::Refused(Refusal::TokenFull)) {
-            self.denied.timers += 1;
-            quota.into_iter().for_each(Quota::note_timer_refused);
-            return write_token_full(out, quota, persistence);
+            return self.refuse_timer(out, persistence, quota);
         }
         self.room.write(out, answer, persistence, held_bytes);
+    }
+
+    /// Answers a request for one timer more than the name of its token may have.
+    #[cold]
+    pub fn refuse_timer(
+        &mut self,
+        out: &mut Vec<u8>,
+        persistence: Persistence,
+        quota: Option<&Quota>,
+    ) {
+        self.denied.timers += 1;
+        quota.into_iter().for_each(Quota::note_timer_refused);
+        write_token_full(out, quota, persistence);
     }
 
     /// Takes a POST for timestamps. The body is ignored.
@@ -288,6 +300,24 @@ impl Service {
         Ok(())
     }
 
+    /// Returns whether a create is beyond the rate of its token's name, and answers it then.
+    #[inline(never)]
+    fn is_beyond_rate(
+        &mut self,
+        now: Now,
+        quota: &Quota,
+        persistence: Persistence,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let is_beyond = !quota.may_create(now.mono);
+        if is_beyond {
+            self.denied.creates += 1;
+            self.bad += 1;
+            write_too_many_creates(out, quota, persistence);
+        }
+        is_beyond
+    }
+
     /// Takes a POST or PUT whose body is a timer.
     fn store(
         &mut self,
@@ -297,10 +327,9 @@ impl Service {
         body: &mut [u8],
         out: &mut Vec<u8>,
     ) -> Served {
-        if let Some(quota) = caller.quota.filter(|quota| !quota.may_create(now.mono)) {
-            self.denied.creates += 1;
-            self.bad += 1;
-            write_too_many_creates(out, quota, line.persistence);
+        if let Some(quota) = caller.quota
+            && self.is_beyond_rate(now, quota, line.persistence, out)
+        {
             return Served::Written;
         }
         let target = match line.path {
@@ -564,10 +593,13 @@ fn owned<'a>(
     quota: Option<&Quota>,
     out: &'a mut Vec<u8>,
 ) -> Definition<'a> {
-    let owner = quota.filter(|quota| quota.limits.timers.is_some());
-    let Some(owner) = owner else { return definition };
-    with_owner(definition.content, &owner.name, out);
-    Definition { content: out, ..definition }
+    match quota.filter(|quota| quota.limits.timers.is_some()) {
+        None => definition,
+        Some(owner) => {
+            with_owner(definition.content, &owner.name, out);
+            Definition { content: out, ..definition }
+        }
+    }
 }
 
 /// Returns status and reason for a document that is no timer.

@@ -29,9 +29,11 @@ impl Records {
     /// replaces what is of the same owner is none more. Cost without quotas: one comparison.
     #[inline]
     pub fn room_of_owner(&self, held: Option<&Record>, content: &[u8]) -> Result<(), Refusal> {
-        if !self.owners.has_quotas() {
-            return Ok(());
-        }
+        if self.owners.has_quotas() { self.room_by_quota(held, content) } else { Ok(()) }
+    }
+
+    #[inline(never)]
+    fn room_by_quota(&self, held: Option<&Record>, content: &[u8]) -> Result<(), Refusal> {
         let Some(owner) = Content::decode(content).owner() else { return Ok(()) };
         let held = held.filter(|held| held.is_live() && self.owners.is_full(owner));
         let former = held.and_then(|held| Content::decode(self.content_of(held)).owner());

@@ -10,20 +10,33 @@ use crate::timer::definition::Content;
 impl Records {
     /// Counts the tags and the owner of a live record that has been put in. Its content was written
     /// a moment ago, so that looking at it costs nothing.
+    #[inline]
     pub(super) fn enter_counts(&mut self, peers: &Peers, at: Tick, record: &Record) {
         let content = Content::decode(self.payloads.get(record.payload));
         if content.is_counted() {
-            content.owner().into_iter().for_each(|owner| self.owners.enter(owner));
+            self.enter_owner(record);
             self.enter_tags(peers, at, record);
         }
     }
 
+    #[inline(never)]
+    fn enter_owner(&mut self, record: &Record) {
+        let content = Content::decode(self.payloads.get(record.payload));
+        content.owner().into_iter().for_each(|owner| self.owners.enter(owner));
+    }
+
+    #[inline(never)]
+    fn leave_owner(&mut self, record: &Record) {
+        let content = Content::decode(self.payloads.get(record.payload));
+        content.owner().into_iter().for_each(|owner| self.owners.leave(owner));
+    }
+
     /// Takes the tags and the owner of a live record out of the counts, because the record goes or
     /// ends. Its payload and its placement are still there.
+    #[inline]
     pub(super) fn leave_counts(&mut self, at: Tick, record: &Record) {
         if !self.owners.is_empty() {
-            let content = Content::decode(self.payloads.get(record.payload));
-            content.owner().into_iter().for_each(|owner| self.owners.leave(owner));
+            self.leave_owner(record);
         }
         self.leave_tags(at, record);
     }
