@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::Receiver;
+use tokio::sync::watch;
 use tokio::time::{interval, timeout};
 use tracing::{error, info, warn};
 
@@ -24,6 +25,7 @@ use crate::control::config::settings::Config;
 use crate::control::config::timestamp::Coordination;
 use crate::control::originals::reader::Originals;
 use crate::control::recovery_progress;
+use crate::control::tenants::{self, PresentTokens};
 use crate::control::timestamp::keeper::{Keeper, Prepared, TimestampError};
 use crate::node::callbacks::listeners::Reserved;
 use crate::node::commands::Command;
@@ -136,7 +138,9 @@ async fn live(
         Originals::start(node.view.clone(), meters, node.address.port());
     let tokens = SharedTokens::default();
     tokens.set(config.node.tokens.clone());
-    view.cluster.connect(source(config, files, (&node, tokens.clone()), originals));
+    let (present, tenants) = watch::channel(config.node.tokens.clone());
+    let read = (tokens.clone(), present);
+    view.cluster.connect(source(config, files, (&node, read), originals));
     if let Some(listener) = admin_listener {
         let (tags_max, hosts) = (config.node.limits.tags_max, &config.admin.hosts);
         let state = AdminState::of(view.clone(), tags_max, hosts, tokens);
@@ -144,6 +148,7 @@ async fn live(
         tokio::spawn(api::serve(listener, state));
     }
     tokio::spawn(alarms::watch(view.meters.clone()));
+    tokio::spawn(tenants::watch(tenants));
     tokio::spawn(recovery_progress::tell(view.meters.clone()));
     if let Some(keeper) = &mut keeper {
         keeper.begun().await;
@@ -240,7 +245,7 @@ async fn failed(keeper: &mut Option<Keeper>) {
 fn source(
     config: &Config,
     files: ConfigFiles,
-    (node, tokens): (&NodeHandle, SharedTokens),
+    (node, (tokens, present)): (&NodeHandle, (SharedTokens, PresentTokens)),
     originals: Originals,
 ) -> Source {
     let file = files.members();
@@ -253,6 +258,7 @@ fn source(
         for command in reloader.take_commands() {
             if let Command::Tokens(read) = &command {
                 tokens.set(Some(Arc::clone(read)));
+                present.send_replace(Some(Arc::clone(read)));
             }
             commander.command(&command);
         }

@@ -577,6 +577,8 @@ impl Seat {
         let began = wall.map_or_else(now, |wall| wall.raise(now()));
         let config = self.shard_config();
         let mut core = Core::with_identity(config, self.mesh, self.identity, began);
+        let quotas = settings.tokens.as_ref().map(|tokens| Arc::clone(tokens.quotas()));
+        core.shard_mut().set_quotas(quotas.unwrap_or_default());
         if let (Some(journal), Some(segments)) = (&self.journal, &segments) {
             journal.read(self.own, &mut core, began, &self.meters[self.own], segments)?;
         }

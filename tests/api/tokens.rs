@@ -24,7 +24,7 @@ fn new_token(file: &Path, name: &str, role: &str) -> String {
     token.trim_end().to_owned()
 }
 
-fn token_command(words: &[&str], file: Option<&Path>) -> Output {
+pub fn token_command(words: &[&str], file: Option<&Path>) -> Output {
     let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
     command.args(["token", "new"]).args(words);
     if let Some(file) = file {
@@ -54,7 +54,7 @@ impl Guarded {
     }
 }
 
-fn text(method: &str, path: &str, authorization: Option<&str>) -> String {
+pub fn text(method: &str, path: &str, authorization: Option<&str>) -> String {
     let body = if method == "POST" || method == "PUT" { far_document() } else { String::new() };
     let shown = authorization.map(|value| format!("Authorization: {value}\r\n"));
     format!(

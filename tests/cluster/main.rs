@@ -32,6 +32,7 @@ mod secrets;
 mod signatures;
 mod sites;
 mod splits;
+mod token_limits;
 
 /// The longest stories come first, because they decide how long all of them take.
 const STORIES: &[&[Story]] = &[
@@ -45,6 +46,7 @@ const STORIES: &[&[Story]] = &[
     deaths::STORIES,
     secrets::STORIES,
     signatures::STORIES,
+    token_limits::STORIES,
     sites::STORIES,
     requests::STORIES,
 ];

@@ -135,8 +135,13 @@ impl Reloader {
         if let Some(tokens) =
             tokens.as_ref().filter(|_| is_same_file && *running != read.node.tokens)
         {
-            *running = Some(Arc::clone(tokens));
-            self.commands.push(Command::Tokens(Arc::clone(tokens)));
+            // What the names use goes on: their timers and connections are still there.
+            let tokens = match running {
+                Some(former) => Arc::new(tokens.going_on_from(former)),
+                None => Arc::clone(tokens),
+            };
+            *running = Some(Arc::clone(&tokens));
+            self.commands.push(Command::Tokens(Arc::clone(&tokens)));
             info!(count = tokens.count(), "reloaded: the tokens of clients have changed");
         }
     }

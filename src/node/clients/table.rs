@@ -268,7 +268,8 @@ impl Clients {
             }
             let challenge = connection.challenge.take().map(|nonce| *nonce);
             let (socket, is_proven) = (connection.socket, connection.is_proven);
-            let caller = Caller { far_ends: io.ring.far_ends(), socket, is_proven };
+            let far_ends = io.ring.far_ends();
+            let caller = Caller { far_ends, socket, is_proven, quota: None };
             let admitted = self.service.admit_upgrade((io.now, core), &asked, challenge, caller);
             match admitted {
                 Ok(Admitted::Peer(inbound, proof)) => {
@@ -314,7 +315,7 @@ impl Clients {
             let place = reply.to.connection;
             let key = SlotKey { index: place, generation: reply.to.generation };
             let Some(connection) = self.connections.get_mut(key) else { continue };
-            connection.answer(reply.to.request, &reply.answer, &mut self.service.room);
+            connection.answer(reply.to.request, &reply.answer, &mut self.service);
             self.recount(place);
             self.resume_if_paused(place);
             self.answered += 1;
