@@ -13,6 +13,7 @@ use super::keys::KEYS;
 use super::load::Loaded;
 use super::settings::Config;
 use super::tls::TlsConfig;
+use super::watch::Watch;
 use crate::cluster::view::View;
 use crate::node::callbacks::policy::Rules;
 use crate::node::commands::Command;
@@ -25,6 +26,8 @@ pub(crate) struct Reloader {
     config: Config,
     /// The view that the cores were given last.
     view: Arc<View>,
+    /// The files that the configuration names.
+    watch: Watch,
     /// What the cores are to be told of what has changed.
     commands: Vec<Command>,
 }
@@ -32,7 +35,8 @@ pub(crate) struct Reloader {
 impl Reloader {
     /// Makes the reloader of a node that was started with `config` from `files` and has this view.
     pub(crate) fn new(files: ConfigFiles, config: Config, view: Arc<View>) -> Self {
-        Self { files, config, view, commands: Vec::new() }
+        let watch = Watch::new(&config);
+        Self { files, config, view, watch, commands: Vec::new() }
     }
 
     /// Returns the view that the cores were given last.
@@ -43,6 +47,18 @@ impl Reloader {
     /// Returns what the cores are to be told since the last call, but the members.
     pub(crate) fn take_commands(&mut self) -> Vec<Command> {
         std::mem::take(&mut self.commands)
+    }
+
+    /// Takes files that the configuration names and that have changed since the last call. The
+    /// configuration itself is not read.
+    pub(crate) fn look_at_files(&mut self) {
+        let (all, told) = self.watch.look(&self.config);
+        for read in all {
+            self.take_files(read);
+        }
+        for warning in told {
+            warn!("{warning}");
+        }
     }
 
     /// Reads the files again. Returns
@@ -78,8 +94,7 @@ impl Reloader {
         }
         if config.membership == self.config.membership {
             info!("reloaded: the members are the same");
-            self.read_rest(&config);
-            self.read_acceptor(config);
+            self.read_rest(config);
             return Ok(None);
         }
         let view = View::build(Some(&self.view), &config.membership);
@@ -91,9 +106,8 @@ impl Reloader {
             );
         }
         self.view = view;
-        self.read_rest(&config);
         self.config.membership.clone_from(&config.membership);
-        self.read_acceptor(config);
+        self.read_rest(config);
         announce(&self.config);
         Ok(Some(self.view.clone()))
     }
@@ -101,10 +115,20 @@ impl Reloader {
 
 impl Reloader {
     /// Takes what else may change while a node runs.
-    fn read_rest(&mut self, read: &Config) {
-        self.read_secrets(read);
-        self.read_tokens(read);
-        self.read_signer(read);
+    fn read_rest(&mut self, read: Config) {
+        self.read_rules(&read);
+        self.take_files(read);
+    }
+
+    /// Takes the contents of files.
+    fn take_files(&mut self, read: Config) {
+        self.read_secrets(&read);
+        self.read_tokens(&read);
+        self.read_signer(&read);
+        self.read_acceptor(read);
+    }
+
+    fn read_rules(&mut self, read: &Config) {
         if self.config.node.rules != read.node.rules {
             self.config.node.rules.clone_from(&read.node.rules);
             self.commands.push(Command::Rules(Arc::new(read.node.rules.clone())));
