@@ -251,6 +251,7 @@ fn changed(running: &Config, read: &Config) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::control::config::files::IniFiles;
+    use crate::node::clients::tokens::{Role, line_of};
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
@@ -343,6 +344,45 @@ mod tests {
         std::fs::write(folder.path().join("cluster"), "[cluster]\nlocalhost = a\nnode = a\n")
             .expect("written");
         assert!(reloader.reload().is_ok() && count(&mut reloader).is_none());
+    }
+
+    /// Certificates are asked for no longer at once, and tokens only after a restart: in between the
+    /// listener would be open.
+    #[test]
+    fn what_would_be_open_until_a_restart_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        let write = |name: &str, text: &str| {
+            std::fs::write(path(name), text).expect("written");
+            let mode = std::fs::Permissions::from_mode(0o600);
+            std::fs::set_permissions(path(name), mode).expect("its own file");
+        };
+        let key = rcgen::KeyPair::generate().expect("randomness");
+        let parameters = rcgen::CertificateParams::new(vec!["localhost".to_owned()]);
+        let certificate = parameters.expect("a name").self_signed(&key).expect("its own");
+        write("cert", &certificate.pem());
+        write("key", &key.serialize_pem());
+        write("tokens", &line_of("ops", Role::Operator, "a token"));
+        let config = |tls: &str, rest: &str| {
+            let (cert, key) = (path("cert"), path("key"));
+            format!(
+                "node.listen_tls = '10.0.0.1:7443'\n{rest}\n[tls]\ncert = {cert:?}\n\
+                 key = {key:?}\n{tls}"
+            )
+        };
+        let asks = format!("client_auth = 'required'\nclient_ca = {:?}", path("cert"));
+        let tokens = format!("auth.tokens_file = {:?}", path("tokens"));
+        write("toml", &config(&asks, ""));
+        let mut files = ConfigFiles::new(Some(&path("toml")), None, Vec::new(), Vec::new());
+        let running = files.load().expect("fine").config;
+        let mut reloader = Reloader::new(files, running, Arc::new(View::alone("a")));
+        write("toml", &config("", &tokens));
+        let told = reloader.reload().expect_err("open until a restart");
+        assert!(told.contains("until a restart") && told.contains("listen_tls"), "{told}");
+        assert!(reloader.take_commands().is_empty(), "nothing has changed");
+        // The other order is fine: tokens first, and after a restart no certificates.
+        write("toml", &config(&asks, &tokens));
+        assert!(reloader.reload().is_ok());
     }
 
     #[test]
