@@ -296,3 +296,21 @@ fn the_last_place_is_not_paid_for_with_a_handshake() {
     let served = all.iter().filter(|one| one.is_ok()).count();
     assert!((1..=2).contains(&served), "{served} served");
 }
+
+/// The answer comes at the head, and the client may still be sending: it is read, not reset away.
+#[test]
+fn a_client_that_is_refused_at_the_head_reads_why() {
+    let authority = Authority::new();
+    let files = Files::new(&authority.server());
+    let line = "x client 0000000000000000000000000000000000000000000000000000000000000000\n";
+    files.write("tokens", line, 0o600);
+    let tokens = files.path("tokens");
+    let node = Node::start(&format!("auth.tokens_file = {tokens:?}\n{}", files.config("")));
+    let body = "x".repeat(1 << 20);
+    for _ in 0..30 {
+        let mut client = Client::connect(&node, &authority.trusting(&[&TLS13], None));
+        client.send("POST", "/timers", &body).expect("taken and thrown away");
+        let answer = client.answer().expect("the answer, and no reset");
+        assert!(answer.head.starts_with("HTTP/1.1 401 "), "{}", answer.head);
+    }
+}
