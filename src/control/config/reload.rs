@@ -346,7 +346,7 @@ mod tests {
         assert!(reloader.reload().is_ok() && count(&mut reloader).is_none());
     }
 
-    /// Certificates are asked for no longer at once, and tokens only after a restart: in between the
+    /// Certificates are no longer asked for at once, tokens only after a restart: in between the
     /// listener would be open.
     #[test]
     fn what_would_be_open_until_a_restart_is_refused() {
