@@ -1,8 +1,8 @@
 //! `chronos token new`: makes a token for a client, and the line of it for the node's file.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::Write;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValuesParser, RangedI64ValueParser};
@@ -12,6 +12,7 @@ use serde_json::json;
 use super::exit::EXIT_FAILURE;
 use super::terminal::{fail, print, tell};
 use crate::base::quota::{CREATES_PER_SECOND_MAX, TokenLimits, is_token_name};
+use crate::control::config::regular_file;
 use crate::node::clients::tokens::{FILE_BYTES_MAX, Role, Tokens, line_of};
 use crate::ring::unpredictable;
 
@@ -145,12 +146,19 @@ pub(super) fn run(flags: &TokenFlags) -> u8 {
 /// of the other line of its name. Returns the line.
 fn append(path: &Path, bare: &str, flags: &NewFlags) -> Result<String, String> {
     let told = |error: std::io::Error| error.to_string();
-    let mut open = OpenOptions::new();
-    let file = open.read(true).append(true).create(true).mode(0o600).open(path);
-    let mut file: File = file.map_err(told)?;
     let mut text = Vec::new();
-    let mut bounded = Read::by_ref(&mut file).take(FILE_BYTES_MAX as u64 + 1);
-    bounded.read_to_end(&mut text).map_err(told)?;
+    if let Ok(found) = std::fs::metadata(path) {
+        let file = regular_file::open(path).map_err(told)?;
+        let mode = found.permissions().mode() & 0o7777;
+        if mode & 0o077 != 0 {
+            return Err(format!(
+                "expected to be readable and writable by its owner alone, found mode {mode:04o}; \
+                 type: chmod 600 {}",
+                path.display()
+            ));
+        }
+        text = regular_file::read_beyond(&file, FILE_BYTES_MAX).map_err(told)?;
+    }
     let mut limits = flags.limits();
     if limits.is_none()
         && let Ok(tokens) = Tokens::parse(&text)
@@ -158,6 +166,9 @@ fn append(path: &Path, bare: &str, flags: &NewFlags) -> Result<String, String> {
         limits = tokens.limits_of(&flags.name).unwrap_or_default();
     }
     let line = format!("{bare}{limits}");
+    let mut open = OpenOptions::new();
+    let file = open.append(true).create(true).mode(0o600).open(path);
+    let mut file: File = file.map_err(told)?;
     let is_open = text.last().is_some_and(|last| *last != b'\n');
     let added = format!("{}{line}\n", if is_open { "\n" } else { "" });
     text.extend_from_slice(added.as_bytes());

@@ -437,8 +437,9 @@ fn listen_all(
         addresses.timers = bound;
         all.iter_mut().zip(listeners).for_each(|(core, it)| core.timers = Some(it));
     }
-    if let Some(tls) = settings.tls.as_ref().filter(|_| settings.serves_timers) {
-        let (bound, listeners) = listen(tls.listen, "[node] listen_tls", count)?;
+    let tls = settings.tls.as_ref().filter(|_| settings.serves_timers);
+    if let Some(address) = tls.and_then(|tls| tls.listen) {
+        let (bound, listeners) = listen(address, "[node] listen_tls", count)?;
         addresses.tls = Some(bound);
         all.iter_mut().zip(listeners).for_each(|(core, it)| core.tls = Some(it));
     }

@@ -21,7 +21,8 @@ pub struct Handshakes {
     pub done: u64,
     /// How many of them by a ticket.
     pub resumed: u64,
-    /// How many connections ended because of what came over them: before or after their handshake.
+    /// How many connections ended because of what came over them, before or after their handshake,
+    /// or because their handshake was not over in time.
     pub failed: u64,
     /// Connections with bytes of a handshake.
     queue: VecDeque<(u32, SocketId)>,

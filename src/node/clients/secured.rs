@@ -82,9 +82,11 @@ impl Secured {
         matches!(self.stage, Stage::Broken(_))
     }
 
-    /// Bytes of memory held for a handshake.
+    /// Bytes of memory held for a handshake: those that wait, and those that the library may keep
+    /// of messages that are not complete.
     pub fn waiting_bytes(&self) -> usize {
-        self.waiting.capacity()
+        let taken = if self.is_handshaking() { self.handshake_bytes } else { 0 };
+        self.waiting.capacity() + taken
     }
 
     /// Keeps bytes until the core has time for the handshake. Returns whether more may be received

@@ -404,6 +404,7 @@ impl Clients {
             if !self.deadlines.is_over(place, &mut connection.deadline, now) {
                 continue;
             }
+            self.handshakes.failed += u64::from(connection.is_handshaking());
             if connection.is_mid_request() && connection.sending_bytes == 0 {
                 let reason = "the request was not complete in time (limits.idle_timeout_ms)";
                 connection.fail(&mut self.service, 408, reason);
