@@ -6,10 +6,11 @@ use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::callback_tls::CallbackTlsConfig;
 use super::error::{CONFIG_BYTES_MAX, ConfigError, Problem};
 use super::load::{Loaded, Sources, load};
 use super::tls::TlsConfig;
-use super::{secret_file, tls};
+use super::{callback_tls, secret_file, tls};
 use crate::control::cluster::membership_file::MembershipFile;
 
 /// Files of an existing deployment (docs/compat/timer-service.md §2), used where no flag names
@@ -144,33 +145,47 @@ impl ConfigFiles {
         let TlsConfig { cert, key, client_ca, .. } = &mut config.tls;
         let (secret, tokens) = (&mut config.secret_file, &mut config.tokens_file);
         let (file, signing) = (&mut timestamp.file, &mut config.signing_secrets_file);
-        for path in [file, passwords, secret, tokens, signing, cert, key, client_ca] {
+        let CallbackTlsConfig { ca, client_cert, client_key } = &mut config.callback_tls;
+        let of_callbacks = [signing, ca, client_cert, client_key];
+        let others = [file, passwords, secret, tokens, cert, key, client_ca];
+        for path in others.into_iter().chain(of_callbacks) {
             if !path.is_empty() {
                 *path = self.folder.join(&*path).display().to_string();
             }
         }
-        if !config.secret_file.is_empty() {
-            let secrets = secret_file::read(Path::new(&config.secret_file));
-            config.node.guard.secrets = Some(Arc::new(secrets.map_err(Problem::Secret)?));
-        }
-        if !config.tokens_file.is_empty() {
-            let tokens = secret_file::read_tokens(Path::new(&config.tokens_file));
-            config.node.tokens = Some(Arc::new(tokens.map_err(Problem::Tokens)?));
-        }
-        if !config.signing_secrets_file.is_empty() {
-            let signer = secret_file::read_signer(Path::new(&config.signing_secrets_file));
-            config.node.signer = Some(Arc::new(signer.map_err(Problem::Signing)?));
-        }
-        let listen = config.tls.address(config.node.listen);
-        if let Some(listen) = listen.filter(|_| config.node.serves_timers) {
-            let (settings, untimely) = tls::read(&config.tls, listen).map_err(Problem::Tls)?;
-            config.node.tls = Some(settings);
-            loaded.warnings.extend(untimely);
-        }
+        read_named(&mut loaded)?;
         self.seen.append(&mut seen);
         loaded.warnings.splice(0..0, missing);
         Ok(loaded)
     }
+}
+
+/// Reads the files of secrets, tokens and certificates that the configuration names.
+fn read_named(loaded: &mut Loaded) -> Result<(), Problem> {
+    let config = &mut loaded.config;
+    if !config.secret_file.is_empty() {
+        let secrets = secret_file::read(Path::new(&config.secret_file));
+        config.node.guard.secrets = Some(Arc::new(secrets.map_err(Problem::Secret)?));
+    }
+    if !config.tokens_file.is_empty() {
+        let tokens = secret_file::read_tokens(Path::new(&config.tokens_file));
+        config.node.tokens = Some(Arc::new(tokens.map_err(Problem::Tokens)?));
+    }
+    if !config.signing_secrets_file.is_empty() {
+        let signer = secret_file::read_signer(Path::new(&config.signing_secrets_file));
+        config.node.signer = Some(Arc::new(signer.map_err(Problem::Signing)?));
+    }
+    if config.node.serves_timers {
+        let connector = callback_tls::read(&config.callback_tls);
+        config.node.connector = connector.map_err(Problem::CallbackTls)?;
+    }
+    let listen = config.tls.address(config.node.listen);
+    if let Some(listen) = listen.filter(|_| config.node.serves_timers) {
+        let (settings, untimely) = tls::read(&config.tls, listen).map_err(Problem::Tls)?;
+        config.node.tls = Some(settings);
+        loaded.warnings.extend(untimely);
+    }
+    Ok(())
 }
 
 /// Returns the text of a file. Reads at most one byte more than a configuration may have.

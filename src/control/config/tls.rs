@@ -123,7 +123,7 @@ pub(super) fn read(
 }
 
 /// Returns what a file of certificates says. Reads at most one byte more than it may have.
-fn read_file(name: &'static str, path: &str) -> Result<Vec<u8>, TlsFileError> {
+pub(super) fn read_file(name: &'static str, path: &str) -> Result<Vec<u8>, TlsFileError> {
     let unreadable = |reason: String| TlsFileError::Unreadable { name, file: path.into(), reason };
     // To open a pipe would wait for its other end.
     let found = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
