@@ -12,7 +12,7 @@ use super::rendezvous::{Member, Rendezvous};
 use crate::base::ids::{NodeHash, PeerIndex, PeerSet, SiteHash, TimerId, mix};
 use crate::base::limits::{PEERS_MAX, SITES_PER_TIMER_MAX};
 use crate::base::ranked::{Replicas, Sites};
-use crate::wire::callback_uri::is_authority;
+use crate::wire::callback_uri::is_host_and_port;
 
 /// The site of a node whose configuration names no site (docs/compat/timer-service.md §2).
 pub const LOCAL_SITE_DEFAULT: &str = "site1";
@@ -339,7 +339,7 @@ fn refused<T>(text: String) -> Result<T, MembershipError> {
 /// like a name. Port 0 belongs to a node alone that takes a free port.
 pub fn is_node_name(text: &str) -> bool {
     let is_address = || text.parse::<Ipv6Addr>().is_ok() || text.parse::<SocketAddr>().is_ok();
-    is_authority(text) || is_address()
+    is_host_and_port(text) || is_address()
 }
 
 fn check_nodes(former: Option<&View>, membership: &Membership) -> Result<(), MembershipError> {

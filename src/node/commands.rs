@@ -15,6 +15,7 @@ use crate::node::clients::tokens::Tokens;
 use crate::node::meters::CoreMeters;
 use crate::ring::Waker;
 use crate::tls::acceptor::Acceptor;
+use crate::tls::connector::Connector;
 
 /// Most commands that wait for a core. A core takes all of them in every turn, so more than a few
 /// wait only for a core that hangs.
@@ -42,6 +43,9 @@ pub enum Command {
     Signer(Arc<Signer>),
     /// Take the rules of where callbacks may go, read again.
     Rules(Arc<Rules>),
+    /// Take what connections to `https` servers are dialled with; `None`: this node believes no
+    /// authority. Those that stand are closed, at once or when their request is over.
+    Connector(Option<Arc<Connector>>),
     /// Take what further connections over TLS are accepted with. Open ones stay as they are.
     Acceptor(Arc<Acceptor>),
     /// Take the address of the server that hands out timestamps (`host:port`), for clients that are

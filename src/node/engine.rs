@@ -80,6 +80,8 @@ impl Driver for Engine {
         self.obey(now);
         let mut io = Io { now, ring: &mut self.ring };
         self.clients.resume(&mut io, &mut self.core);
+        let is_late = self.clients.handshakes.last > now.mono;
+        self.callbacks.shake_hands(&mut io, is_late);
         self.timestamps.resume(&mut io);
     }
 
@@ -172,7 +174,8 @@ impl Engine {
             self.complete(now, completion);
         }
         self.completions = completions;
-        self.clients.is_at_rest() && self.timestamps.is_at_rest()
+        let has_more = self.callbacks.has_more();
+        self.clients.is_at_rest() && self.timestamps.is_at_rest() && !has_more
     }
 
     /// Whether a completion tells that a whole send has left, on a connection whose next step does
@@ -251,6 +254,9 @@ impl Engine {
                     self.clients.service.tokens = Some(tokens);
                 }
                 Command::Signer(signer) => self.callbacks.signer = Some(signer),
+                Command::Connector(connector) => {
+                    self.callbacks.set_connector(&mut self.ring, connector);
+                }
                 Command::Rules(rules) => {
                     self.change_destinations(|them| them.rules = Rules::clone(&rules));
                 }

@@ -8,6 +8,7 @@ use crate::base::limits::PEERS_MAX;
 use crate::cluster::detector::Liveness;
 use crate::shard::effects::Dialect;
 
+use crate::node::callbacks::dialling::FailureFeed;
 use crate::node::tag_feed::TagFeed;
 
 /// A number that one core writes and any thread reads.
@@ -143,6 +144,8 @@ macro_rules! meters {
             pub journal_sync: Histogram,
             /// Changes of statistics tags for the control thread.
             pub tags: TagFeed,
+            /// Failures of callbacks over TLS for the control thread.
+            pub tls_failures: FailureFeed,
             /// What the core believes of each peer.
             pub beliefs: Beliefs,
             /// Bytes that the core keeps for each peer.
@@ -244,6 +247,28 @@ meters! {
     callbacks_denied_metadata: Counter,
     /// Callbacks denied because no rule of callbacks.allow names host or address.
     callbacks_denied_not_allowed: Counter,
+    /// TLS handshakes with callback servers that ended well.
+    callbacks_tls_handshakes: Counter,
+    /// TLS handshakes with callback servers that went on where a former connection ended.
+    callbacks_tls_resumed: Counter,
+    /// Callbacks over TLS that failed because no authority that is believed has signed the
+    /// server's certificate.
+    callbacks_tls_unknown_authority: Counter,
+    /// Callbacks over TLS that failed because the server's certificate is of another name.
+    callbacks_tls_wrong_name: Counter,
+    /// Callbacks over TLS that failed because the server's certificate has expired, or does not
+    /// hold yet.
+    callbacks_tls_untimely: Counter,
+    /// Callbacks over TLS that failed because the server's certificate is bad for another reason.
+    callbacks_tls_bad_certificate: Counter,
+    /// Callbacks over TLS that failed because the server told an error (an alert).
+    callbacks_tls_alerts: Counter,
+    /// Callbacks over TLS that failed because what the server sent is no TLS that this node speaks.
+    callbacks_tls_protocol_errors: Counter,
+    /// Callbacks over TLS that failed because the server did not end the handshake.
+    callbacks_tls_unfinished: Counter,
+    /// Callbacks over TLS that failed because this node believes no authority.
+    callbacks_tls_no_authorities: Counter,
     /// Callback hosts that timers name.
     callback_hosts: Gauge,
     /// Callback hosts with a lane: those that had a pop, until another needs it.

@@ -5,6 +5,7 @@ use crate::core::Core;
 use crate::core::journal::JournalCounters;
 use crate::ring::thread_usage;
 
+use crate::node::callbacks::lanes::Lanes;
 use crate::node::clients::service::Service;
 use crate::node::clients::table::Clients;
 use crate::node::engine::Engine;
@@ -54,16 +55,7 @@ pub fn publish(engine: &mut Engine) -> bool {
     meters.callback_lanes.set(shard.lanes());
     meters.pops_without_lane.set(counted.without_lane);
     publish_clients(meters, clients);
-    meters.callback_connections.set(callbacks.open() as u64);
-    let (named, met) = (clients.service.denied_hosts, callbacks.denied);
-    let mut denied = named.into_iter().zip(met).map(|(named, met)| named + met);
-    let [node, rule, link_local, metadata, not_allowed] =
-        std::array::from_fn(|_| denied.next().unwrap_or(0));
-    meters.callbacks_denied_node.set(node);
-    meters.callbacks_denied_rule.set(rule);
-    meters.callbacks_denied_link_local.set(link_local);
-    meters.callbacks_denied_metadata.set(metadata);
-    meters.callbacks_denied_not_allowed.set(not_allowed);
+    publish_callbacks(meters, clients, callbacks);
     publish_peers(meters, core, peers);
     publish_internal(meters, &clients.service, core);
     publish_timestamps(meters, timestamps);
@@ -80,6 +72,32 @@ pub fn publish(engine: &mut Engine) -> bool {
     // Last, so that a reader who sees this number also sees what followed from the commands.
     meters.commands_taken.set(commands.taken());
     is_behind
+}
+
+fn publish_callbacks(meters: &CoreMeters, clients: &Clients, callbacks: &mut Lanes) {
+    meters.callback_connections.set(callbacks.open() as u64);
+    let (named, met) = (clients.service.denied_hosts, callbacks.denied);
+    let mut denied = named.into_iter().zip(met).map(|(named, met)| named + met);
+    let [node, rule, link_local, metadata, not_allowed] =
+        std::array::from_fn(|_| denied.next().unwrap_or(0));
+    meters.callbacks_denied_node.set(node);
+    meters.callbacks_denied_rule.set(rule);
+    meters.callbacks_denied_link_local.set(link_local);
+    meters.callbacks_denied_metadata.set(metadata);
+    meters.callbacks_denied_not_allowed.set(not_allowed);
+    let dialling = &mut callbacks.dialling;
+    meters.callbacks_tls_handshakes.set(dialling.done);
+    meters.callbacks_tls_resumed.set(dialling.resumed);
+    let [authority, name, time, certificate, alert, protocol, unfinished, none] = dialling.failed;
+    meters.callbacks_tls_unknown_authority.set(authority);
+    meters.callbacks_tls_wrong_name.set(name);
+    meters.callbacks_tls_untimely.set(time);
+    meters.callbacks_tls_bad_certificate.set(certificate);
+    meters.callbacks_tls_alerts.set(alert);
+    meters.callbacks_tls_protocol_errors.set(protocol);
+    meters.callbacks_tls_unfinished.set(unfinished);
+    meters.callbacks_tls_no_authorities.set(none);
+    dialling.tell(&meters.tls_failures);
 }
 
 fn publish_clients(meters: &CoreMeters, clients: &Clients) {

@@ -14,6 +14,7 @@ use crate::node::callbacks::policy::Rules;
 use crate::node::callbacks::signing::Signer;
 use crate::node::clients::tokens::Tokens;
 use crate::tls::acceptor::Acceptor;
+use crate::tls::connector::Connector;
 
 /// The settings of all cores of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +54,9 @@ pub struct NodeSettings {
     pub tokens: Option<Arc<Tokens>>,
     /// Signs callbacks. `None`: nobody does.
     pub signer: Option<Arc<Signer>>,
+    /// What connections to `https` servers are dialled with. `None`: this node believes no
+    /// authority, and such callbacks fail.
+    pub connector: Option<Arc<Connector>>,
     /// Where callbacks may go.
     pub rules: Rules,
     /// The members at the start. `None`: this node alone.
@@ -184,6 +188,7 @@ impl Default for NodeSettings {
             callbacks: CallbackLimits::default(),
             tokens: None,
             signer: None,
+            connector: None,
             rules: Rules::default(),
             membership: None,
             cluster: ClusterLimits::default(),

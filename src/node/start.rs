@@ -625,6 +625,7 @@ impl Seat {
             spin_ns: u64::from(settings.spin_us) * 1_000,
         };
         engine.callbacks.signer.clone_from(&settings.signer);
+        engine.callbacks.set_connector(&mut engine.ring, settings.connector.clone());
         engine.set_destinations(Destinations { listeners, rules: settings.rules.clone() });
         Ok(engine.run()?)
     }

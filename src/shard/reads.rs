@@ -10,6 +10,7 @@ use crate::base::slots::SlotKey;
 use crate::base::time::{Now, Tick};
 use crate::timer::definition::Content;
 use crate::timer::version::{StateKey, Version};
+use crate::wire::callback_uri::uri_of;
 use crate::wire::peer_message::{PeerMessage, PeerResult, Standing, TimerCopy, decode_message};
 
 use super::Shard;
@@ -229,7 +230,7 @@ impl Shard {
             repeat_for_ms: copy.repeat_for_ms,
             age_ms: copy.start_ms,
             sequence: copy.standing.sequence,
-            uri: format!("http://{}{}", body.authority, text(content.target)),
+            uri: uri_of(body.authority, content.target),
             opaque: text(content.opaque),
             tags: content
                 .tags()

@@ -10,6 +10,7 @@ use crate::journal::Position;
 use crate::timer::definition::{Content, Definition};
 use crate::timer::identity::Minter;
 use crate::timer::version::{StateKey, Version};
+use crate::wire::callback_uri::uri_of;
 
 use super::Shard;
 use super::effects::{Answer, Outbox, Refusal, Reply, Request, Requester, Target, TimerView};
@@ -352,7 +353,7 @@ impl Shard {
             repeat_for_ms: held.repeat_for.get(),
             age_ms: now.mono.tick_floor() - held.start,
             sequence: held.sequence,
-            uri: format!("http://{authority}{}", text(content.target)),
+            uri: uri_of(authority, content.target),
             opaque: text(content.opaque),
             tags: tags.as_slice().iter().map(|tag| (tag.kind.to_owned(), tag.count)).collect(),
         }

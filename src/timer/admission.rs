@@ -4,7 +4,7 @@
 use super::definition::{Definition, encode_content};
 use crate::base::limits::{INTERVAL_MS_MAX, REPLICATION_FACTOR_MAX};
 use crate::base::time::{Now, Tick, WallMs};
-use crate::wire::callback_uri::{AuthorityMemory, escaped, parse_told_uri};
+use crate::wire::callback_uri::{AuthorityMemory, before, escaped, parse_told_uri};
 use crate::wire::internal_json::InternalPart;
 use crate::wire::peer_frame::OPAQUE_TOLD_BYTES_MAX;
 use crate::wire::peer_message::{CopyBody, START_MS_MAX};
@@ -128,7 +128,7 @@ pub fn admit_told<'a>(
     content.clear();
     encode_content(uri.target, document.tags.as_slice(), document.opaque.as_bytes(), content);
     // Scheme and authority have no escapes, so the authority has the same bytes in the document.
-    let authority = &document.uri["http://".len()..][..uri.authority.len()];
+    let authority = &document.uri[before(uri.authority).len()..][..uri.authority.len()];
     let body = CopyBody { authority, content };
     Ok(Told { interval_ms, repeat_for_ms, body: Some(body) })
 }

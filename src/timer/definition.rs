@@ -25,7 +25,7 @@ pub struct Definition<'a> {
     pub repeat_for_ms: u64,
     /// Replicas that the client asked for; `None`: the client named no number.
     pub factor: Option<u8>,
-    /// Authority of the callback URI, as written. It names the lane.
+    /// Authority of the callback URI, as `wire::callback_uri` has it. It names the lane.
     pub authority: &'a str,
     /// Encoded content: see [`encode_content`].
     pub content: &'a [u8],

@@ -45,10 +45,11 @@ impl Connector {
             Some((certificates, key)) => Some(identity(certificates, key, &provider)?),
             None => None,
         };
-        let (roots, trusted) = match material.trust {
-            Trust::These(text) => (authorities(text)?, text),
-            Trust::System => (system_authorities()?, &b""[..]),
+        let roots = match material.trust {
+            Trust::These(text) => authorities(text)?,
+            Trust::System => system_authorities()?,
         };
+        let trusted = hash_of_authorities(&roots);
         let builder = ClientConfig::builder_with_provider(provider);
         let builder = builder.with_protocol_versions(rustls::ALL_VERSIONS);
         let builder = builder.expect("the provider has suites of both versions");
@@ -63,7 +64,15 @@ impl Connector {
         config.enable_early_data = false;
         config.resumption = Resumption::in_memory_sessions(TICKETS_MAX);
         let (certificates, key) = material.identity.unwrap_or_default();
-        Ok(Self { config: Arc::new(config), hash: hash(&[trusted, certificates, key]) })
+        Ok(Self { config: Arc::new(config), hash: hash(&[&trusted, certificates, key]) })
+    }
+
+    /// The same connector with no tickets yet. Connectors that share their tickets share a lock,
+    /// too.
+    pub fn with_own_tickets(&self) -> Self {
+        let mut config = ClientConfig::clone(&self.config);
+        config.resumption = Resumption::in_memory_sessions(TICKETS_MAX);
+        Self { config: Arc::new(config), hash: self.hash }
     }
 
     pub(super) fn config(&self) -> Arc<ClientConfig> {
@@ -86,6 +95,16 @@ impl std::fmt::Debug for Connector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Connector").finish_non_exhaustive()
     }
+}
+
+/// A hash of what certificates are checked with.
+fn hash_of_authorities(roots: &RootCertStore) -> [u8; 32] {
+    let parts = roots.roots.iter().flat_map(|root| {
+        [root.subject.as_ref(), root.subject_public_key_info.as_ref()]
+            .into_iter()
+            .chain(root.name_constraints.as_ref().map(AsRef::as_ref))
+    });
+    hash(&parts.collect::<Vec<_>>())
 }
 
 /// The authorities that the system believes.

@@ -45,7 +45,7 @@ pub enum MaterialError {
     UnknownKey,
     /// The key belongs to another certificate.
     #[error(
-        "it does not fit the first certificate of cert; name the key with which that certificate \
+        "it does not fit the first certificate beside it; name the key with which that certificate \
          was asked for, and put the own certificate first"
     )]
     OtherKey,

@@ -3,7 +3,9 @@
 use std::io::{Read, Write};
 
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, Connection, HandshakeKind, ServerConnection};
+use rustls::{
+    CertificateError, ClientConnection, Connection, Error, HandshakeKind, ServerConnection,
+};
 
 use super::acceptor::Acceptor;
 use super::connector::Connector;
@@ -16,8 +18,57 @@ const DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
 
 /// Why a connection cannot go on. [`Session::send`] has the alert that tells the other end.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct TlsError(String);
+#[error("{text}")]
+pub struct TlsError {
+    /// What kind of reason it is.
+    pub kind: TlsFault,
+    text: String,
+}
+
+/// Kinds of reasons for which a connection cannot go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TlsFault {
+    /// No authority that is believed has signed the other end's certificate.
+    Authority,
+    /// The other end's certificate is of another name.
+    Name,
+    /// The other end's certificate has expired, or does not hold yet.
+    Time,
+    /// The other end's certificate is bad for another reason.
+    Certificate,
+    /// The other end has told an error.
+    Alert,
+    /// What came is no TLS, or none that both ends speak.
+    Protocol,
+}
+
+impl TlsError {
+    fn protocol(text: String) -> Self {
+        Self { kind: TlsFault::Protocol, text }
+    }
+
+    fn of(error: &Error) -> Self {
+        let kind = match error {
+            Error::InvalidCertificate(wrong) => match wrong {
+                // The second is that of an authority of the same name with another key.
+                CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                    TlsFault::Authority
+                }
+                CertificateError::NotValidForName
+                | CertificateError::NotValidForNameContext { .. } => TlsFault::Name,
+                CertificateError::Expired
+                | CertificateError::ExpiredContext { .. }
+                | CertificateError::NotValidYet
+                | CertificateError::NotValidYetContext { .. } => TlsFault::Time,
+                _ => TlsFault::Certificate,
+            },
+            Error::NoCertificatesPresented => TlsFault::Certificate,
+            Error::AlertReceived(_) => TlsFault::Alert,
+            _ => TlsFault::Protocol,
+        };
+        Self { kind, text: error.to_string() }
+    }
+}
 
 /// Whether a connection that begins with these bytes can be one of TLS.
 pub fn may_be_tls(wire: &[u8]) -> bool {
@@ -37,7 +88,7 @@ impl Session {
     /// randomness.
     pub fn accept(acceptor: &Acceptor) -> Result<Self, TlsError> {
         let made = ServerConnection::new(acceptor.config());
-        made.map(|made| Self::new(made.into())).map_err(|error| TlsError(error.to_string()))
+        made.map(|made| Self::new(made.into())).map_err(|error| TlsError::of(&error))
     }
 
     /// The client's side of a connection to a server of this name or address, which its certificate
@@ -46,9 +97,9 @@ impl Session {
     pub fn dial(connector: &Connector, host: &str) -> Result<Self, TlsError> {
         // A name may end in the dot of the root, a certificate's does not (RFC 6066, section 3).
         let name = ServerName::try_from(host.strip_suffix('.').unwrap_or(host));
-        let name = name.map_err(|_| TlsError(format!("{host}: no name of a server")))?;
+        let name = name.map_err(|_| TlsError::protocol(format!("{host}: no name of a server")))?;
         let made = ClientConnection::new(connector.config(), name.to_owned());
-        made.map(|made| Self::new(made.into())).map_err(|error| TlsError(error.to_string()))
+        made.map(|made| Self::new(made.into())).map_err(|error| TlsError::of(&error))
     }
 
     fn new(mut connection: Connection) -> Self {
@@ -66,15 +117,15 @@ impl Session {
         let mut has_ended = false;
         while !wire.is_empty() && !has_ended {
             let taken = self.connection.read_tls(&mut wire);
-            taken.map_err(|error| TlsError(error.to_string()))?;
+            taken.map_err(|error| TlsError::protocol(error.to_string()))?;
             let state = self.connection.process_new_packets().map_err(|error| {
                 self.owes_alert = self.is_handshaking() && !self.connection.wants_write();
-                TlsError(error.to_string())
+                TlsError::of(&error)
             })?;
             let begins = plain.len();
             plain.resize(begins + state.plaintext_bytes_to_read(), 0);
             let read = self.connection.reader().read_exact(&mut plain[begins..]);
-            read.map_err(|error| TlsError(error.to_string()))?;
+            read.map_err(|error| TlsError::protocol(error.to_string()))?;
             has_ended = state.peer_has_closed();
         }
         Ok(has_ended)

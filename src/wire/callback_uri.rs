@@ -1,7 +1,11 @@
-//! Callback URIs (RFC 3986, scheme `http` only).
+//! Callback URIs (RFC 3986, schemes `http` and `https`).
 //!
 //! A URI is split and checked, never changed. The callback server sees path and query exactly as
 //! the client wrote them.
+//!
+//! What this service calls the *authority* of a URI tells the scheme as well. That of an `https`
+//! URI begins with its scheme (`https://host:port`), that of an `http` URI has none (`host:port`).
+//! So most authorities are as short as can be, and what knows `http` alone refuses the others.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -14,7 +18,13 @@ const HOST_BYTES_MAX: usize = 253;
 /// Most bytes of one label of a host name.
 const LABEL_BYTES_MAX: usize = 63;
 /// The port of a URI without a port (RFC 9110 section 4.2.1).
-pub const HTTP_PORT: u16 = 80;
+const HTTP_PORT: u16 = 80;
+/// The port of a URI of `https` without a port (RFC 9110 section 4.2.2).
+const HTTPS_PORT: u16 = 443;
+/// What begins the authority of an `https` URI. A scheme may have capitals (RFC 3986 section 3.1).
+const SECURE: &str = "https://";
+/// What stands in front of all other authorities.
+const PLAIN: &str = "http://";
 
 /// What an authority names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,11 +38,11 @@ pub enum Host<'a> {
 /// A callback URI in its parts, borrowed from the text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CallbackUri<'a> {
-    /// The authority as written (`host` or `host:port`). It becomes the `Host` header.
+    /// The authority as written: `host` or `host:port`, behind `https://` if that is the scheme.
     pub authority: &'a str,
     /// The host in the authority.
     pub host: Host<'a>,
-    /// The port, 80 when none is written.
+    /// The port; when none is written, 80 or 443.
     pub port: u16,
     /// Path and query as written, without the fragment. The target may be empty (then `/` is
     /// requested) or begin with `?`.
@@ -102,12 +112,13 @@ pub struct UriError(pub &'static str);
 
 const TOO_LONG: UriError = UriError("longer than 2048 bytes");
 
-/// Parses `http://host[:port][/path][?query]`. Cost: one pass, no allocation.
+/// Parses `http://host[:port][/path][?query]`, or the same of `https`. Cost: one pass, no
+/// allocation.
 ///
 /// Refused:
 ///
 /// - more than [`URI_BYTES_MAX`] bytes,
-/// - other schemes (`https` has a sentence of its own) and relative references,
+/// - other schemes and relative references,
 /// - spaces, control characters and bytes outside ASCII,
 /// - user information,
 /// - no host, or an IPv6 zone,
@@ -165,9 +176,12 @@ fn split(uri: &str) -> Result<SplitUri<'_>, UriError> {
     if !uri.bytes().fold(true, |visible, byte| visible & byte.is_ascii_graphic()) {
         return Err(UriError("expected visible ASCII, got a space, a control or another byte"));
     }
-    let rest = after_scheme(uri)?;
+    let begins = after_scheme(uri)?;
+    let rest = &uri[begins..];
     let is_end = |byte| matches!(byte, b'/' | b'?' | b'#' | b'@');
-    let (authority, local) = rest.split_at(rest.bytes().position(is_end).unwrap_or(rest.len()));
+    let (host, local) = rest.split_at(rest.bytes().position(is_end).unwrap_or(rest.len()));
+    let secure = uri.get(..begins + host.len()).filter(|_| begins == SECURE.len());
+    let authority = secure.unwrap_or(host);
     if local.starts_with('@') {
         return Err(UriError("user information is not allowed"));
     }
@@ -190,26 +204,58 @@ pub fn is_authority(text: &str) -> bool {
     split_authority(text).is_ok()
 }
 
+/// Whether the whole of `text` is `host` or `host:port`. Cost: one pass.
+pub fn is_host_and_port(text: &str) -> bool {
+    !is_secure(text) && is_authority(text)
+}
+
+/// Whether the authority is one of `https`.
+#[inline]
+pub fn is_secure(authority: &str) -> bool {
+    begins_with(authority, SECURE)
+}
+
+/// The authority as `host` or `host:port`, which is the value of the header `Host`.
+#[inline]
+pub fn host_and_port(authority: &str) -> &str {
+    let host = authority.get(SECURE.len()..).filter(|_| is_secure(authority));
+    host.unwrap_or(authority)
+}
+
+/// The port of an authority in which none is written.
+pub fn default_port(authority: &str) -> u16 {
+    if is_secure(authority) { HTTPS_PORT } else { HTTP_PORT }
+}
+
+/// The URI of an authority with this path and query.
+pub fn uri_of(authority: &str, target: &[u8]) -> String {
+    format!("{}{authority}{}", before(authority), String::from_utf8_lossy(target))
+}
+
+/// What stands before the authority in a URI.
+pub fn before(authority: &str) -> &'static str {
+    if is_secure(authority) { "" } else { PLAIN }
+}
+
 /// Whether the whole of `text` is a host name such as a callback URI may have. Cost: one pass.
 pub fn is_host_name(text: &str) -> bool {
     matches!(parse_host(text), Ok(Host::Name(_)))
 }
 
-fn after_scheme(uri: &str) -> Result<&str, UriError> {
-    let begins = |scheme: &str| {
-        uri.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
-    };
-    if begins("http://") {
-        return Ok(&uri["http://".len()..]);
-    }
-    Err(UriError(if begins("https:") {
-        "https is not supported, expected http://host[:port]/path"
-    } else {
-        "expected http://host[:port]/path"
-    }))
+fn begins_with(text: &str, scheme: &str) -> bool {
+    text.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
+}
+
+/// Where the host begins.
+fn after_scheme(uri: &str) -> Result<usize, UriError> {
+    let mut schemes = [PLAIN, SECURE].into_iter();
+    let found = schemes.find(|scheme| begins_with(uri, scheme));
+    found.map(str::len).ok_or(UriError("expected http://host[:port]/path, or https://"))
 }
 
 fn split_authority(authority: &str) -> Result<(Host<'_>, u16), UriError> {
+    let default_port = default_port(authority);
+    let authority = host_and_port(authority);
     if let Some(literal) = authority.strip_prefix('[') {
         let (address, port) =
             literal.split_once(']').ok_or(UriError("expected `]` after an IPv6 address"))?;
@@ -218,14 +264,14 @@ fn split_authority(authority: &str) -> Result<(Host<'_>, u16), UriError> {
             .map_err(|_| UriError("expected an IPv6 address between brackets"))?;
         let port = match port.strip_prefix(':') {
             Some(port) => parse_port(port)?,
-            None if port.is_empty() => HTTP_PORT,
+            None if port.is_empty() => default_port,
             None => return Err(UriError("expected `:port` after `]`")),
         };
         return Ok((Host::Address(IpAddr::V6(address)), port));
     }
     let (host, port) = match authority.bytes().position(|byte| byte == b':') {
         Some(colon_at) => (&authority[..colon_at], parse_port(&authority[colon_at + 1..])?),
-        None => (authority, HTTP_PORT),
+        None => (authority, default_port),
     };
     Ok((parse_host(host)?, port))
 }
@@ -241,7 +287,7 @@ fn parse_port(text: &str) -> Result<u16, UriError> {
 
 fn parse_host(host: &str) -> Result<Host<'_>, UriError> {
     if host.is_empty() {
-        return Err(UriError("expected a host after http://"));
+        return Err(UriError("expected a host after the scheme"));
     }
     let mut label_bytes = 0;
     let mut is_number = false;
@@ -320,6 +366,36 @@ mod tests {
     }
 
     #[test]
+    fn https() {
+        assert_eq!(parts("https://a"), ("https://a", Host::Name("a"), 443, ""));
+        assert_eq!(parts("HttpS://A:1/b?c"), ("HttpS://A:1", Host::Name("A"), 1, "/b?c"));
+        let v4 = Host::Address("1.2.3.4".parse().expect("an address"));
+        assert_eq!(parts("https://1.2.3.4#x"), ("https://1.2.3.4", v4, 443, ""));
+        let v6 = Host::Address("::1".parse().expect("an address"));
+        assert_eq!(parts("https://[::1]/"), ("https://[::1]", v6, 443, "/"));
+        assert_eq!(parts("https://[::1]:80").2, 80);
+        for (authority, host, port, uri) in [
+            ("a:80", "a:80", 80, "http://a:80"),
+            ("https://a:80", "a:80", 443, "https://a:80"),
+            ("HTTPS://a", "a", 443, "HTTPS://a"),
+            ("https", "https", 80, "http://https"),
+        ] {
+            assert_eq!((host_and_port(authority), default_port(authority)), (host, port));
+            assert_eq!(uri_of(authority, b"/x"), format!("{uri}/x"));
+            assert!(is_authority(authority));
+            assert_eq!(is_host_and_port(authority), !is_secure(authority));
+        }
+        for text in ["https://", "https://a/", "https://u@a", "https://https://a", "http://a"] {
+            assert!(!is_authority(text), "{text}");
+        }
+        let refusals = ["https://", "https:///b", "https://u@a/", "https://a:0", "https://a..b"];
+        for uri in refusals {
+            let plain = uri.replacen("https", "http", 1);
+            assert_eq!(refusal(uri), refusal(&plain), "{uri}");
+        }
+    }
+
+    #[test]
     fn an_authority_alone() {
         for text in ["a", "a.b:80", "1.2.3.4", "[::1]:65535"] {
             assert!(is_authority(text), "{text}");
@@ -342,9 +418,6 @@ mod tests {
 
     #[test]
     fn other_schemes_and_relative_references() {
-        for uri in ["https://a/b", "HTTPS://a", "https:"] {
-            assert_eq!(refusal(uri), "https is not supported, expected http://host[:port]/path");
-        }
         for uri in [
             "",
             "/a/b",
@@ -358,15 +431,21 @@ mod tests {
             "httpx://a",
             "http",
             "mailto:a@b",
+            "https:",
+            "https:/a",
+            "https:a",
+            "httpss://a",
+            "https//a",
         ] {
-            assert_eq!(refusal(uri), "expected http://host[:port]/path", "{uri}");
+            let expected = "expected http://host[:port]/path, or https://";
+            assert_eq!(refusal(uri), expected, "{uri}");
         }
     }
 
     #[test]
     fn hosts_that_are_none() {
         for uri in ["http://", "http:///b", "http://:80", "http://?x", "http://#x"] {
-            assert_eq!(refusal(uri), "expected a host after http://", "{uri}");
+            assert_eq!(refusal(uri), "expected a host after the scheme", "{uri}");
         }
         for uri in ["http://a..b", "http://.a", "http://.", "http://..", "http://1..1"] {
             assert_eq!(refusal(uri), "the host name has an empty label", "{uri}");
@@ -470,8 +549,10 @@ mod tests {
         let hosts: Vec<_> = hosts.chain(others.map(str::to_owned)).collect();
         let long = "a.".repeat(40) + "b";
         for host in hosts.iter().chain(&hosts).chain([&long, &long]) {
-            for rest in ["", "/x", "?y", "#z", "/x#z"] {
-                let uri = format!("http://{host}{rest}");
+            let rests = ["", "/x", "?y", "#z", "/x#z"];
+            let all = rests.map(|rest| ["http", "https"].map(|scheme| (scheme, rest)));
+            for (scheme, rest) in all.into_iter().flatten() {
+                let uri = format!("{scheme}://{host}{rest}");
                 let parsed = parse_callback_uri(&uri).map(|uri| (uri.authority, uri.target));
                 let split = memory.split(&uri).map(|uri| (uri.authority, uri.target));
                 assert_eq!(split, parsed, "{uri}");

@@ -18,6 +18,7 @@ use simd_json::{Node, StaticNode};
 use crate::base::limits::{INTERVAL_MS_MAX, REPLICATION_FACTOR_MAX, SITES_PER_TIMER_MAX};
 use crate::base::ranked::Ranked;
 use crate::base::time::WallMs;
+use crate::wire::callback_uri::uri_of;
 use crate::wire::json::{Cursor, set_once, write_number, write_signed, write_string};
 use crate::wire::peer_message::{SEQUENCE_MAX, START_MS_MAX};
 use crate::wire::plain_timer::PlainTimer;
@@ -411,7 +412,7 @@ pub struct InternalTimer<'a> {
 /// A callback as the document writes it.
 #[derive(Clone, Copy, Debug)]
 pub struct InternalCallback<'a> {
-    /// Authority of the URI.
+    /// Authority of the URI, as `wire::callback_uri` has it.
     pub authority: &'a str,
     /// Path and query of the URI.
     pub target: &'a str,
@@ -428,7 +429,7 @@ pub fn write_internal(timer: &InternalTimer<'_>, out: &mut Vec<u8>) {
     write_timing(timer, out);
     out.extend_from_slice(b",\"callback\":{\"http\":{\"uri\":");
     let callback = timer.callback.map(|InternalCallback { authority, target, opaque }| {
-        (format!("http://{authority}{target}"), opaque)
+        (uri_of(authority, target.as_bytes()), opaque)
     });
     let (uri, opaque) = callback.as_ref().map_or(("", ""), |(uri, opaque)| (uri, opaque));
     write_string(uri, out);

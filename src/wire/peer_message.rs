@@ -29,7 +29,7 @@ use crate::base::limits::{
 use crate::base::quota::{IS_OWNER, is_token_name};
 use crate::base::ranked::{Replicas, Sites};
 use crate::base::time::TICK_NS;
-use crate::wire::callback_uri::is_authority;
+use crate::wire::callback_uri::{before, is_authority};
 use crate::wire::leb128::{leb128_bytes, read_leb128, write_leb128};
 
 /// Most pops of a timer: the shortest interval, 1 ms, in the longest repeat-for.
@@ -100,7 +100,7 @@ pub struct TimerCopy<'a> {
 /// The part of a copy that holders only carry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CopyBody<'a> {
-    /// Authority of the callback URI.
+    /// Authority of the callback URI, as `wire::callback_uri` has it.
     pub authority: &'a str,
     /// Encoded content (`timer::definition`).
     pub content: &'a [u8],
@@ -463,7 +463,7 @@ fn check_content(authority: &str, content: &[u8]) -> Result<(), PeerMessageError
     let tags_bytes = usize::from(u16::from_le_bytes([tags_low, tags_high]));
     let (target, rest) = rest.split_at_checked(target_bytes).ok_or(CUT_OFF)?;
     let (tags, opaque) = rest.split_at_checked(tags_bytes).ok_or(CUT_OFF)?;
-    if "http://".len() + authority.len() + target.len() > URI_TOLD_BYTES_MAX {
+    if before(authority).len() + authority.len() + target.len() > URI_TOLD_BYTES_MAX {
         return Err(PeerMessageError("a callback URI that is too long"));
     }
     let is_path = matches!(target.first(), None | Some(b'/' | b'?'));

@@ -178,7 +178,7 @@ fn bad_callback_uris() {
     ] {
         all.push((with(GOOD_URI, uri).into_bytes(), "callback.http.uri"));
     }
-    all.push((with(GOOD_URI, "https://host/").into_bytes(), "https is not supported"));
+    all.push((with(GOOD_URI, "ftp://host/").into_bytes(), "expected http://host"));
     refuse_all(&node, 400, &all);
 }
 

@@ -13,7 +13,7 @@ use chronos::core::peers::secret::{SECRETS_MAX, Secrets};
 use chronos::node::callbacks::signing::{self, Pop, Signer};
 use chronos::timer::definition::{Content, encode_content, with_owner};
 use chronos::timer::version::Version;
-use chronos::wire::callback_uri::parse_callback_uri;
+use chronos::wire::callback_uri::{parse_callback_uri, uri_of};
 use chronos::wire::internal_json::{
     AnyDocument, InternalCallback, InternalTimer, Origin, parse_any, write_internal,
 };
@@ -74,7 +74,7 @@ fn check_copy(copy: &TimerCopy<'_>) {
         with_owner(&plain, owner, &mut again);
     }
     assert_eq!(again, content, "content has one form");
-    let uri = format!("http://{authority}{target}");
+    let uri = uri_of(authority, target.as_bytes());
     let uri = parse_callback_uri(&uri).expect("authority and target are those of a URI");
     assert_eq!((uri.authority, uri.target), (authority, target));
     std::str::from_utf8(parts.opaque).expect("opaque data is text");

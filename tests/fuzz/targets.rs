@@ -17,7 +17,9 @@ use chronos::control::config::text::print_effective;
 use chronos::timer::admission::{Rejection, admit};
 use chronos::timer::definition::{Content, OwnedDefinition};
 use chronos::wire::answer_head::parse_answer_head;
-use chronos::wire::callback_uri::{AuthorityMemory, Host, parse_callback_uri};
+use chronos::wire::callback_uri::{
+    AuthorityMemory, Host, host_and_port, is_secure, parse_callback_uri, uri_of,
+};
 use chronos::wire::chunked::{ChunkError, ChunkedDecoder};
 use chronos::wire::request_head::{
     Framing, HeadError, HeadProgress, RequestHead, parse_request_head,
@@ -387,21 +389,22 @@ pub fn callback_uri(data: &[u8]) -> bool {
         }
     };
     assert!(text.bytes().all(|byte| byte.is_ascii_graphic()), "no byte that could end a line");
-    let rest = &text["http://".len()..];
+    let host = host_and_port(uri.authority);
+    let rest = if is_secure(&text) { &text[..] } else { &text["http://".len()..] };
     let local = rest.strip_prefix(uri.authority).expect("the authority is as written");
     let fragment = local.strip_prefix(uri.target).expect("the target is as written");
     assert!(fragment.is_empty() || fragment.starts_with('#'));
     assert!(uri.target.is_empty() || uri.target.starts_with(['/', '?']), "{:?}", uri.target);
-    assert!(!uri.authority.contains(['@', '/', '?', '#']) && !uri.target.contains('#'));
+    assert!(!host.contains(['@', '/', '?', '#']) && !uri.target.contains('#'));
     assert!(uri.port != 0);
     match uri.host {
         Host::Name(name) => {
-            assert!((1..=253).contains(&name.len()) && uri.authority.starts_with(name));
+            assert!((1..=253).contains(&name.len()) && host.starts_with(name));
             assert!(name.parse::<IpAddr>().is_err(), "an address is not resolved by name");
         }
-        Host::Address(address) => assert_eq!(uri.authority.starts_with('['), address.is_ipv6()),
+        Host::Address(address) => assert_eq!(host.starts_with('['), address.is_ipv6()),
     }
-    let again = format!("http://{}{}", uri.authority, uri.target);
+    let again = uri_of(uri.authority, uri.target.as_bytes());
     assert_eq!(parse_callback_uri(&again), Ok(uri));
     true
 }

@@ -59,17 +59,45 @@ impl Authority {
     }
 
     fn sign(&self, purpose: ExtendedKeyUsagePurpose, ended: Option<i32>) -> Identity {
+        self.sign_with(purpose, |parameters| {
+            if let Some(year) = ended {
+                parameters.not_before = rcgen::date_time_ymd(year - 1, 1, 1);
+                parameters.not_after = rcgen::date_time_ymd(year, 1, 1);
+            }
+        })
+    }
+
+    /// A server's certificate with something else in it.
+    pub fn sign_as(&self, change: impl FnOnce(&mut CertificateParams)) -> Identity {
+        self.sign_with(ExtendedKeyUsagePurpose::ServerAuth, change)
+    }
+
+    fn sign_with(
+        &self,
+        purpose: ExtendedKeyUsagePurpose,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> Identity {
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
         let mut parameters = CertificateParams::new(names).expect("good names");
         parameters.distinguished_name.push(DnType::CommonName, "localhost");
         parameters.use_authority_key_identifier_extension = true;
         parameters.extended_key_usages.push(purpose);
-        if let Some(year) = ended {
-            parameters.not_before = rcgen::date_time_ymd(year - 1, 1, 1);
-            parameters.not_after = rcgen::date_time_ymd(year, 1, 1);
-        }
+        change(&mut parameters);
         let key = KeyPair::generate().expect("randomness");
         let certificate = parameters.signed_by(&key, &self.issuer).expect("signed");
+        Identity {
+            certificate: certificate.pem(),
+            key: key.serialize_pem(),
+            der: certificate.der().clone(),
+            key_der: key.serialize_der(),
+        }
+    }
+
+    /// A server's certificate that signs itself.
+    pub fn own(name: &str) -> Identity {
+        let parameters = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        let key = KeyPair::generate().expect("randomness");
+        let certificate = parameters.self_signed(&key).expect("its own");
         Identity {
             certificate: certificate.pem(),
             key: key.serialize_pem(),

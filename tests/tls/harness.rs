@@ -73,8 +73,14 @@ pub fn config_file(config: &str) -> NamedTempFile {
 impl Node {
     /// Starts a node of two shards.
     pub fn start(config: &str) -> Node {
+        Node::start_with(config, &[])
+    }
+
+    /// The same with these variables in its environment.
+    pub fn start_with(config: &str, variables: &[(&str, String)]) -> Node {
         let file = config_file(config);
         let mut command = command(&file, config);
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut process = command.spawn_tied().expect("the binary runs");
         let mut errors = BufReader::new(process.stderr.take().expect("piped"));

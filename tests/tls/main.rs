@@ -3,6 +3,8 @@
 //! and `openssl` where they are installed.
 
 mod authorities;
+mod callback_server;
+mod callbacks;
 mod certs;
 mod clients;
 mod harness;

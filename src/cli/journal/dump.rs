@@ -17,6 +17,7 @@ use crate::journal::page::Stamp;
 use crate::node::journal::directory::Generation;
 use crate::node::journal::reading::{PagePlace, Visitor};
 use crate::timer::definition::Content;
+use crate::wire::callback_uri::uri_of;
 use crate::wire::peer_message::{Standing, TimerCopy};
 
 const EXAMPLES: &str = "\
@@ -174,8 +175,7 @@ fn timer_fields(place: &PagePlace, copy: &TimerCopy<'_>, is_opaque: bool) -> Vec
     ]);
     if let Some(body) = copy.body {
         let content = Content::decode(body.content);
-        let target = String::from_utf8_lossy(content.target);
-        fields.push(("uri", json!(format!("http://{}{target}", body.authority))));
+        fields.push(("uri", json!(uri_of(body.authority, content.target))));
         fields.extend(content.owner().map(|owner| ("owner", json!(owner))));
         fields.push(("opaque_bytes", json!(content.opaque.len())));
         if is_opaque {

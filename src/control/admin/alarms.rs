@@ -1,12 +1,15 @@
 //! Alarms in the log: nodes that contradict each other. An operator must hear of them even where
 //! nobody reads metrics. An alarm is logged when its count grows, and then at most once a minute.
 
+use std::collections::HashMap;
+use std::iter;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::time::interval;
-use tracing::error;
+use tracing::{error, warn};
 
+use crate::node::callbacks::dialling::ToldFailure;
 use crate::node::meters::CoreMeters;
 
 /// How often the counts are looked at.
@@ -14,6 +17,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Pause between two lines of the same alarm. Without the pause a line would come every second,
 /// because nodes try again every second, for ever.
 const TELL_EVERY: Duration = Duration::from_secs(60);
+/// Of how many callback hosts failures are told in that time.
+const HOSTS_MAX: usize = 20;
 
 /// A count that must not grow, and what the log says when it does.
 struct CountAlarm {
@@ -89,6 +94,7 @@ const ALARMS: [CountAlarm; 11] = [
 pub(crate) async fn watch(meters: Arc<[CoreMeters]>) {
     let mut look = interval(LOOK_EVERY);
     let mut told = [LastTold::default(); ALARMS.len()];
+    let mut hosts = HashMap::new();
     loop {
         look.tick().await;
         for (alarm, told) in ALARMS.iter().zip(&mut told) {
@@ -97,7 +103,28 @@ pub(crate) async fn watch(meters: Arc<[CoreMeters]>) {
                 error!(more, total = count, "{}", alarm.text);
             }
         }
+        let failures = meters.iter().flat_map(|core| iter::from_fn(|| core.tls_failures.take()));
+        for failure in due_failures(&mut hosts, failures, Instant::now()) {
+            warn!(host = failure.host, "callbacks over TLS fail: {}", failure.reason);
+        }
     }
+}
+
+/// Returns the failures to be logged: of each host one a minute, of at most [`HOSTS_MAX`] hosts.
+fn due_failures(
+    hosts: &mut HashMap<String, Instant>,
+    failures: impl Iterator<Item = ToldFailure>,
+    now: Instant,
+) -> Vec<ToldFailure> {
+    hosts.retain(|_, told| now.saturating_duration_since(*told) < TELL_EVERY);
+    let mut due = Vec::new();
+    for failure in failures {
+        if hosts.len() < HOSTS_MAX && !hosts.contains_key(&failure.host) {
+            hosts.insert(failure.host.clone(), now);
+            due.push(failure);
+        }
+    }
+    due
 }
 
 /// The count that an alarm was last logged with, and when.
@@ -134,6 +161,24 @@ mod tests {
         assert_eq!(told.due(5, begun + TELL_EVERY / 2), None);
         assert_eq!(told.due(7, begun + TELL_EVERY), Some(5));
         assert_eq!(told.due(7, begun + TELL_EVERY * 3), None);
+    }
+
+    #[test]
+    fn a_host_is_told_once_a_minute_and_no_more_hosts_than_a_log_can_take() {
+        let begun = Instant::now();
+        let mut hosts = HashMap::new();
+        let mut due = |names: &[usize], at: Instant| {
+            let failures = names
+                .iter()
+                .map(|name| ToldFailure { host: format!("https://h{name}"), reason: "r".into() });
+            let due = due_failures(&mut hosts, failures, at).into_iter();
+            due.map(|failure| failure.host).collect::<Vec<_>>()
+        };
+        assert_eq!(due(&[1, 1, 2], begun), ["https://h1", "https://h2"]);
+        assert_eq!(due(&[2, 1], begun + TELL_EVERY / 2), [""; 0]);
+        assert_eq!(due(&[1], begun + TELL_EVERY), ["https://h1"]);
+        let many = (10..100).collect::<Vec<_>>();
+        assert_eq!(due(&many, begun + TELL_EVERY).len(), HOSTS_MAX - 1);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Checks across the keys of `[tls]`, and with the addresses of the other sections.
 
+use super::callback_tls;
 use super::error::Origin;
 use super::settings::Config;
 use crate::tls::acceptor::ClientAuth;
@@ -36,6 +37,7 @@ pub(crate) fn check(config: &Config, conflicts: &mut Vec<String>) {
             config.describe("node", "listen_tls")
         ));
     }
+    callback_tls::check(&config.callback_tls, conflicts);
     check_ports(config, conflicts);
 }
 

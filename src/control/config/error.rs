@@ -1,6 +1,7 @@
 //! What can be wrong with a configuration, and where a value came from. Types and texts only:
 //! nothing is read here.
 
+use super::callback_tls::CallbackTlsError;
 use super::secret_file::SecretFileError;
 use super::tls::TlsFileError;
 
@@ -110,6 +111,9 @@ pub enum Problem {
     /// The file of the secrets that callbacks are signed with cannot be used.
     #[error("[callbacks] signing_secrets_file: {0}")]
     Signing(SecretFileError),
+    /// A file that callbacks over TLS need cannot be used.
+    #[error("[callbacks] {0}")]
+    CallbackTls(CallbackTlsError),
     /// Values that are valid alone and contradict each other. The text names them and says what to
     /// change.
     #[error("{0}")]
@@ -128,6 +132,7 @@ impl Problem {
             Problem::Secret(_) => "secret",
             Problem::Tokens(_) => "tokens",
             Problem::Signing(_) => "signing",
+            Problem::CallbackTls(_) => "callback-tls",
             Problem::Tls(_) => "tls",
             Problem::Conflict(_) => "conflict",
         }

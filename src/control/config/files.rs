@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use super::callback_tls::CallbackTlsConfig;
 use super::error::{CONFIG_BYTES_MAX, ConfigError, Problem};
 use super::load::{Loaded, Sources, load};
 use super::named_files::GROUPS;
@@ -144,7 +145,10 @@ impl ConfigFiles {
         let TlsConfig { cert, key, client_ca, .. } = &mut config.tls;
         let (secret, tokens) = (&mut config.secret_file, &mut config.tokens_file);
         let (file, signing) = (&mut timestamp.file, &mut config.signing_secrets_file);
-        for path in [file, passwords, secret, tokens, signing, cert, key, client_ca] {
+        let CallbackTlsConfig { ca, client_cert, client_key } = &mut config.callback_tls;
+        let of_callbacks = [signing, ca, client_cert, client_key];
+        let others = [file, passwords, secret, tokens, cert, key, client_ca];
+        for path in others.into_iter().chain(of_callbacks) {
             if !path.is_empty() {
                 *path = self.folder.join(&*path).display().to_string();
             }

@@ -200,11 +200,26 @@ macro_rules! rules {
     };
 }
 
+/// The key of a file.
+macro_rules! file {
+    ($section:literal, $name:literal, $($member:ident).+ => $help:literal) => {
+        Key {
+            section: $section,
+            name: $name,
+            kind: ValueKind::Text { bytes_max: 4_096 },
+            flag: None,
+            help: $help,
+            get: |config| Value::Text(config.$($member).+.clone()),
+            set: |config, value| config.$($member).+ = value.text().into(),
+        }
+    };
+}
+
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 94] = [
+pub static KEYS: [Key; 97] = [
     Key {
         section: "node",
         name: "listen",
@@ -313,18 +328,11 @@ pub static KEYS: [Key; 94] = [
     },
     integer!("tls", handshake_timeout_ms in tls: u64, 100, HOUR_MS, "milliseconds",
         "Time in which a handshake must be over; then its connection closes."),
-    Key {
-        section: "auth",
-        name: "tokens_file",
-        kind: ValueKind::Text { bytes_max: 4_096 },
-        flag: None,
-        help: "The file of the tokens that clients show (chronos token new makes one and its \
-               line): a name, a role, the SHA-256 of the token and the limits of its name a line. \
-               Writable and readable by this user alone, and read again on SIGHUP. Empty: nobody \
-               needs a token.",
-        get: |config| Value::Text(config.tokens_file.clone()),
-        set: |config, value| config.tokens_file = value.text().into(),
-    },
+    file!("auth", "tokens_file", tokens_file =>
+        "The file of the tokens that clients show (chronos token new makes one and its \
+         line): a name, a role, the SHA-256 of the token and the limits of its name a line. \
+         Writable and readable by this user alone, and read again on SIGHUP. Empty: nobody \
+         needs a token."),
     Key {
         section: "auth",
         name: "insecure_open",
@@ -466,17 +474,18 @@ pub static KEYS: [Key; 94] = [
         "Where no callback goes. Every address that a name has is judged just before a connection \
          is opened to it. Read again on SIGHUP."
     ),
-    Key {
-        section: "callbacks",
-        name: "signing_secrets_file",
-        kind: ValueKind::Text { bytes_max: 4_096 },
-        flag: None,
-        help: "The file of the secrets that callbacks are signed with: whsec_ and the base64 of 24 \
-               to 64 bytes a line, at most two, both of which sign. Readable by this user alone, \
-               and read again on SIGHUP. Empty: callbacks are not signed.",
-        get: |config| Value::Text(config.signing_secrets_file.clone()),
-        set: |config, value| config.signing_secrets_file = value.text().into(),
-    },
+    file!("callbacks", "ca", callback_tls.ca =>
+        "The file of the authorities whose certificates https servers must have, in PEM. Empty: \
+         those of the system. Read again on SIGHUP."),
+    file!("callbacks", "client_cert", callback_tls.client_cert =>
+        "The file of the certificate that is shown to https servers that ask for one, and of those \
+         between it and the authority, in PEM. Read again on SIGHUP. Empty: none is shown."),
+    file!("callbacks", "client_key", callback_tls.client_key =>
+        "The file of its private key, in PEM. Readable by this user alone. Read again on SIGHUP."),
+    file!("callbacks", "signing_secrets_file", signing_secrets_file =>
+        "The file of the secrets that callbacks are signed with: whsec_ and the base64 of 24 \
+         to 64 bytes a line, at most two, both of which sign. Readable by this user alone, \
+         and read again on SIGHUP. Empty: callbacks are not signed."),
     Key {
         section: "cluster",
         name: "localhost",
@@ -553,18 +562,11 @@ pub static KEYS: [Key; 94] = [
         get: |config| Value::Boolean(config.node.accept_strangers),
         set: |config, value| config.node.accept_strangers = value.boolean(),
     },
-    Key {
-        section: "cluster",
-        name: "secret_file",
-        kind: ValueKind::Text { bytes_max: 4_096 },
-        flag: None,
-        help: "The file of a secret that the nodes of the cluster, and those of its other sites, \
-               prove to each other that they know: one of 32 bytes or more a line, of which the \
-               first proves and all are accepted. Readable by this user alone, and read again on \
-               SIGHUP. Empty: addresses are believed.",
-        get: |config| Value::Text(config.secret_file.clone()),
-        set: |config, value| config.secret_file = value.text().into(),
-    },
+    file!("cluster", "secret_file", secret_file =>
+        "The file of a secret that the nodes of the cluster, and those of its other sites, \
+         prove to each other that they know: one of 32 bytes or more a line, of which the \
+         first proves and all are accepted. Readable by this user alone, and read again on \
+         SIGHUP. Empty: addresses are believed."),
     Key {
         section: "cluster",
         name: "secret_required",
@@ -773,16 +775,9 @@ pub static KEYS: [Key; 94] = [
         get: |config| Value::Text(config.log.format.clone()),
         set: |config, value| config.log.format = value.text().into(),
     },
-    Key {
-        section: "log",
-        name: "folder",
-        kind: ValueKind::Text { bytes_max: 4_096 },
-        flag: None,
-        help: "Where a node started with --daemon logs: chronos_current.txt there, opened again \
-               on SIGHUP.",
-        get: |config| Value::Text(config.log.folder.clone()),
-        set: |config, value| config.log.folder = value.text().into(),
-    },
+    file!("log", "folder", log.folder =>
+        "Where a node started with --daemon logs: chronos_current.txt there, opened again \
+         on SIGHUP."),
 ];
 
 /// Returns the key `name` of `section`; `None` if the table has no such key.

@@ -18,7 +18,10 @@ fn every_limit_has_a_key_and_every_key_a_limit() {
     };
     assert_eq!(of("limits"), fields(&format!("{:#?}", Limits::default())));
     let mut callbacks = fields(&format!("{:#?}", CallbackLimits::default()));
-    callbacks.extend(["allow", "deny", "signing_secrets_file"].map(str::to_owned));
+    callbacks.extend(
+        ["allow", "deny", "ca", "client_cert", "client_key", "signing_secrets_file"]
+            .map(str::to_owned),
+    );
     assert_eq!(of("callbacks"), callbacks);
     let cluster = of("cluster");
     let first = cluster.iter().position(|name| name == "heartbeat_ms").expect("a limit");

@@ -1,6 +1,7 @@
 //! The configuration: its keys, its files, what can be wrong with it, and how a running node reads
 //! it again.
 
+pub(crate) mod callback_tls;
 mod check;
 mod check_timestamp;
 mod check_tls;

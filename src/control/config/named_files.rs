@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::error::Problem;
 use super::settings::Config;
-use super::{secret_file, tls};
+use super::{callback_tls, secret_file, tls};
 use crate::tls::acceptor::ClientAuth;
 
 /// Files that belong together: all of them are read, or none.
@@ -20,7 +20,7 @@ pub(super) struct FileGroup {
 }
 
 /// All groups, in the order in which they are read.
-pub(super) const GROUPS: [FileGroup; 4] = [
+pub(super) const GROUPS: [FileGroup; 5] = [
     FileGroup {
         what: "the cluster's secrets",
         names: |config| vec![&config.secret_file],
@@ -35,6 +35,11 @@ pub(super) const GROUPS: [FileGroup; 4] = [
         what: "the secrets that callbacks are signed with",
         names: |config| vec![&config.signing_secrets_file],
         read: read_signer,
+    },
+    FileGroup {
+        what: "the certificates of callbacks",
+        names: names_of_callbacks,
+        read: read_callbacks,
     },
     FileGroup { what: "the files of TLS", names: names_of_tls, read: read_tls },
 ];
@@ -59,6 +64,19 @@ fn read_signer(config: &mut Config, _: &mut Vec<String>) -> Result<(), Problem> 
     if !config.signing_secrets_file.is_empty() {
         let signer = secret_file::read_signer(Path::new(&config.signing_secrets_file));
         config.node.signer = Some(Arc::new(signer.map_err(Problem::Signing)?));
+    }
+    Ok(())
+}
+
+fn names_of_callbacks(config: &Config) -> Vec<&str> {
+    let files = &config.callback_tls;
+    vec![&files.ca, &files.client_cert, &files.client_key]
+}
+
+fn read_callbacks(config: &mut Config, _: &mut Vec<String>) -> Result<(), Problem> {
+    if config.node.serves_timers {
+        let connector = callback_tls::read(&config.callback_tls);
+        config.node.connector = connector.map_err(Problem::CallbackTls)?;
     }
     Ok(())
 }

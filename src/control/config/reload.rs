@@ -125,6 +125,7 @@ impl Reloader {
         self.read_secrets(&read);
         self.read_tokens(&read);
         self.read_signer(&read);
+        self.read_connector(&read);
         self.read_acceptor(read);
     }
 
@@ -183,6 +184,16 @@ impl Reloader {
         info!(count, "reloaded: the secrets that callbacks are signed with have changed");
     }
 
+    /// Takes whom callbacks over TLS believe, and what they show.
+    fn read_connector(&mut self, read: &Config) {
+        self.config.callback_tls.clone_from(&read.callback_tls);
+        if self.config.node.connector != read.node.connector {
+            self.config.node.connector.clone_from(&read.node.connector);
+            self.commands.push(Command::Connector(read.node.connector.clone()));
+            info!("reloaded: further callbacks over TLS use the new authorities and certificate");
+        }
+    }
+
     /// Takes the secrets of the file that the node was started with. A change of the file's name
     /// waits for a restart, as does the first secret of a node without one.
     fn read_secrets(&mut self, read: &Config) {
@@ -234,16 +245,17 @@ pub(crate) fn announce(config: &Config) {
 }
 
 /// Returns the keys that differ and that a reload does not take: all keys but the members, the
-/// sites, where callbacks may go, and the files of `[tls]`.
+/// sites, where callbacks may go, and the files of TLS.
 fn changed(running: &Config, read: &Config) -> Vec<String> {
     // The members are compared as a whole elsewhere. Their keys would be told here by mistake.
     let members = ["localhost", "nodes", "joining", "leaving"];
+    let of_callbacks = ["allow", "deny", "ca", "client_cert", "client_key"];
     let files = ["cert", "key", "client_ca", "client_auth"];
     let has_tls = running.node.tls.is_some() && read.node.tls.is_some();
     KEYS.iter()
         .filter(|key| !(has_tls && key.section == "tls" && files.contains(&key.name)))
         .filter(|key| key.section != "sites")
-        .filter(|key| !matches!((key.section, key.name), ("callbacks", "allow" | "deny")))
+        .filter(|key| !(key.section == "callbacks" && of_callbacks.contains(&key.name)))
         .filter(|key| key.section != "cluster" || !members.contains(&key.name))
         // A value that was made from the node's name changes only at a start.
         .filter(|key| !matches!(read.origin(key.section, key.name), Origin::OwnName))

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use super::callback_tls::CallbackTlsConfig;
 use super::error::Origin;
 use super::timestamp::TimestampConfig;
 use super::tls::TlsConfig;
@@ -66,6 +67,8 @@ pub struct Config {
     pub is_drop_in: bool,
     /// The file that [`NodeSettings::signer`] is read from; empty: callbacks are not signed.
     pub signing_secrets_file: String,
+    /// The files that [`NodeSettings::connector`] is read from.
+    pub callback_tls: CallbackTlsConfig,
     /// The admin API.
     pub admin: AdminSettings,
     /// The log.
@@ -88,6 +91,7 @@ impl Default for Config {
             insecure_open: false,
             is_drop_in: false,
             signing_secrets_file: String::new(),
+            callback_tls: CallbackTlsConfig::default(),
             admin: AdminSettings::default(),
             log: LogSettings::default(),
             membership: Membership::default(),

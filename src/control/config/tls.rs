@@ -122,7 +122,7 @@ pub(super) fn read(
 }
 
 /// Returns what a file of certificates says.
-fn read_file(name: &'static str, path: &str) -> Result<Vec<u8>, TlsFileError> {
+pub(super) fn read_file(name: &'static str, path: &str) -> Result<Vec<u8>, TlsFileError> {
     regular_file::read(Path::new(path), FILE_BYTES_MAX).map_err(|error| {
         let (file, reason) = (path.into(), error.to_string());
         TlsFileError::Unreadable { name, file, reason }

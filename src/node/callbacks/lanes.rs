@@ -16,16 +16,19 @@ use crate::base::time::MonoNs;
 use crate::ring::{Completion, Received, Ring, SocketId};
 use crate::shard::Shard;
 use crate::shard::effects::{Attempt, CallbackOutcome, Ticket};
-use crate::wire::callback_uri::{Host, parse_callback_uri};
+use crate::wire::callback_uri::{Host, host_and_port, is_secure, parse_authority};
 
 use crate::node::buffer_pool::BufferPool;
+use crate::node::callbacks::dialling::{Dialling, Failure, NO_AUTHORITIES};
 use crate::node::callbacks::policy::{Denial, Destinations};
 use crate::node::callbacks::request::{CallbackRequest, write_request};
+use crate::node::callbacks::secured::Secured;
 use crate::node::callbacks::signing::{Pop, Signer};
 use crate::node::deadlines::{Deadline, Deadlines};
 use crate::node::io::Io;
 use crate::node::owner::Owner;
 use crate::node::resolver::threads::{Asker, Resolver};
+use crate::tls::connector::Connector;
 use crate::wire::answer_reader::{AnswerReader, Progress};
 
 /// Number of request buffers kept for reuse; below it the largest kept buffer in bytes.
@@ -36,7 +39,7 @@ const LOOKS_MAX: u32 = 64;
 
 /// An attempt that waits for its connection, with its request.
 #[derive(Debug)]
-struct Call {
+pub(super) struct Call {
     ticket: Ticket,
     request: Vec<u8>,
     deadline: MonoNs,
@@ -62,7 +65,11 @@ enum Location {
 }
 
 #[derive(Debug)]
-struct Lane {
+pub(super) struct Lane {
+    /// The authority of the callback URIs.
+    pub(super) authority: Box<str>,
+    /// The name or address that the server's certificate must have. `None`: there is no TLS.
+    pub(super) server: Option<Box<str>>,
     location: Location,
     /// `" HTTP/1.1"`, `Host` and the other headers that all callbacks of the host share.
     head: Vec<u8>,
@@ -73,9 +80,11 @@ struct Lane {
 }
 
 #[derive(Debug)]
-enum State {
+pub(super) enum State {
     /// The connection is being opened, and the call's request waits for it.
     Connecting(Call),
+    /// The connection stands, TLS shakes hands, and the call's request waits.
+    Securing(Call),
     /// The request has been sent, and the answer is awaited.
     Busy {
         ticket: Ticket,
@@ -83,14 +92,18 @@ enum State {
         reader: AnswerReader,
     },
     Idle,
+    /// The last bytes of TLS leave, and the connection closes behind them.
+    Leaving,
 }
 
 #[derive(Debug)]
-struct CallbackConnection {
-    socket: SocketId,
-    host: HostId,
-    state: State,
-    is_sending: bool,
+pub(super) struct CallbackConnection {
+    pub(super) socket: SocketId,
+    pub(super) host: HostId,
+    pub(super) state: State,
+    pub(super) is_sending: bool,
+    /// TLS, where the lane speaks it.
+    pub(super) secured: Option<Box<Secured>>,
     /// [`Lanes::age`] when it was opened.
     age: u32,
     deadline: Deadline,
@@ -98,8 +111,8 @@ struct CallbackConnection {
 
 /// All lanes of one core.
 pub struct Lanes {
-    lanes: Vec<Option<Lane>>,
-    connections: Slots<CallbackConnection>,
+    pub(super) lanes: Vec<Option<Lane>>,
+    pub(super) connections: Slots<CallbackConnection>,
     open_max: usize,
     /// Where the last search for an idle connection ended.
     evict_at: u32,
@@ -115,9 +128,11 @@ pub struct Lanes {
     age: u32,
     /// How many attempts were denied, in the order of [`Denial::ALL`].
     pub denied: [u64; Denial::ALL.len()],
+    /// What connections over TLS are dialled with.
+    pub dialling: Dialling,
     limits: CallbackLimits,
-    pool: BufferPool,
-    finished: Vec<(Ticket, CallbackOutcome)>,
+    pub(super) pool: BufferPool,
+    pub(super) finished: Vec<(Ticket, CallbackOutcome)>,
 }
 
 impl Lanes {
@@ -136,6 +151,7 @@ impl Lanes {
             age: 0,
             signer: None,
             denied: Default::default(),
+            dialling: Dialling::default(),
             limits: limits.clone(),
             pool: BufferPool::new(POOL_MAX, POOLED_BYTES_MAX),
             finished: Vec::new(),
@@ -149,6 +165,18 @@ impl Lanes {
         self.age = self.age.wrapping_add(1);
         let hosts = 0..self.lanes.len() as u32;
         hosts.for_each(|host| self.drop_idle(ring, HostId(host)));
+    }
+
+    /// Sets what connections over TLS are dialled with; `None`: this node believes no authority.
+    /// Those that stand are closed, at once or when their request is over.
+    pub fn set_connector(&mut self, ring: &mut Ring, connector: Option<Arc<Connector>>) {
+        self.dialling.set_connector(connector);
+        let speaks_tls = |lane: &Option<Lane>| lane.as_ref().is_some_and(|it| it.server.is_some());
+        for host in (0..self.lanes.len() as u32).map(HostId) {
+            if self.lanes.get(host.0 as usize).is_some_and(speaks_tls) {
+                self.drop_idle(ring, host);
+            }
+        }
     }
 
     /// Begins an attempt: copies its content from the shard into a request, and sends the request
@@ -193,14 +221,14 @@ impl Lanes {
                 self.ended(io.ring, place);
             }
             Completion::Sent { socket, buffer, .. } if self.has(place, socket) => {
-                self.sent(place, buffer);
+                self.sent(io.ring, place, buffer);
             }
             _ => {}
         }
     }
 
     /// Returns whether the connection at this place still has this socket.
-    fn has(&self, place: u32, socket: SocketId) -> bool {
+    pub(super) fn has(&self, place: u32, socket: SocketId) -> bool {
         self.connections.at(place).is_some_and(|held| held.socket == socket)
     }
 
@@ -215,6 +243,9 @@ impl Lanes {
             unreachable!("a connection is told once that it stands");
         };
         if is_ok {
+            if connection.secured.is_some() {
+                return self.begin_handshake(io.ring, place, call);
+            }
             io.ring.receive(connection.socket);
             return self.send(io.ring, place, call, false);
         }
@@ -231,30 +262,46 @@ impl Lanes {
     /// The lane exists, because the shard still counts an attempt at its host.
     fn received(&mut self, io: &mut Io<'_>, place: u32, received: &Received) {
         let Some(connection) = self.connections.at_mut(place) else { return };
-        let State::Busy { ticket, reader, .. } = &mut connection.state else {
-            // An answer to no request: nothing that follows on this connection can be trusted.
-            return self.drop_connection(io.ring, place);
-        };
-        let ticket = *ticket;
-        match reader.feed(io.ring.bytes_mut(received)) {
-            Progress::Partial => {}
-            Progress::Complete { status, reusable } => {
-                self.finished.push((ticket, outcome(status)));
-                if reusable && !connection.is_sending && connection.age == self.age {
-                    self.make_idle(io.now.mono, place);
-                } else {
-                    self.drop_connection(io.ring, place);
-                }
-            }
-            Progress::Garbage => {
-                self.finished.push((ticket, CallbackOutcome::Unreachable));
-                self.drop_connection(io.ring, place);
-            }
+        if connection.secured.is_some() {
+            return self.received_secured(io, place, received);
         }
+        let progress = connection.read(io.ring.bytes_mut(received));
+        self.progressed(io, place, progress);
+    }
+
+    /// Acts on how much of an answer has arrived. `None`: nobody waits for one.
+    pub(super) fn progressed(
+        &mut self,
+        io: &mut Io<'_>,
+        place: u32,
+        progress: Option<(Ticket, Progress)>,
+    ) {
+        let Some(connection) = self.connections.at(place) else { return };
+        let outcome = match progress {
+            Some((_, Progress::Partial)) => return,
+            Some((ticket, Progress::Complete { status, reusable })) => {
+                self.finished.push((ticket, outcome(status)));
+                if reusable && !connection.is_sending && self.is_of_today(connection) {
+                    return self.make_idle(io.now.mono, place);
+                }
+                return self.part(io.ring, place);
+            }
+            Some((ticket, Progress::Garbage)) => Some((ticket, CallbackOutcome::Unreachable)),
+            // An answer to no request: nothing that follows on this connection can be trusted.
+            None => None,
+        };
+        self.finished.extend(outcome);
+        self.drop_connection(io.ring, place);
+    }
+
+    /// Whether the connection was opened under the destinations and the connector of now.
+    fn is_of_today(&self, connection: &CallbackConnection) -> bool {
+        let is_known = |secured: &Secured| secured.age == self.dialling.age;
+        connection.age == self.age && connection.secured.as_deref().is_none_or(is_known)
     }
 
     /// Handles that a callback server closed the connection or that it broke.
-    fn ended(&mut self, ring: &mut Ring, place: u32) {
+    pub(super) fn ended(&mut self, ring: &mut Ring, place: u32) {
         let Some(connection) = self.connections.at_mut(place) else { return };
         let host = connection.host;
         match &connection.state {
@@ -273,17 +320,28 @@ impl Lanes {
             }
             // Receiving begins when the connection stands, so it cannot have ended before.
             State::Connecting(_) => unreachable!("nothing is received before a connection stands"),
-            State::Idle => {}
+            State::Securing(_) => {
+                return self.fail(
+                    ring,
+                    place,
+                    Failure::Unfinished,
+                    "the server closed within the handshake",
+                );
+            }
+            State::Idle | State::Leaving => {}
         }
         self.drop_connection(ring, place);
     }
 
     /// Handles that a request was sent, or that the connection broke under it. In the second case
     /// the connection's end is told as well.
-    fn sent(&mut self, place: u32, buffer: Vec<u8>) {
+    fn sent(&mut self, ring: &mut Ring, place: u32, buffer: Vec<u8>) {
         self.pool.give_back(buffer);
         if let Some(connection) = self.connections.at_mut(place) {
             connection.is_sending = false;
+            if connection.secured.is_some() {
+                self.sent_secured(ring, place);
+            }
         }
     }
 
@@ -329,7 +387,17 @@ impl Lanes {
                     let ended = reader.end().map_or(CallbackOutcome::TimedOut, outcome);
                     self.finished.push((*ticket, ended));
                 }
-                State::Idle => {}
+                State::Securing(call) => {
+                    self.finished.push((call.ticket, CallbackOutcome::TimedOut));
+                    self.note(place, Failure::Unfinished, "no end of the handshake in time");
+                }
+                State::Idle if connection.secured.is_some() => {
+                    let until = now.plus_ms(self.limits.timeout_ms);
+                    self.deadlines.set(place, &mut connection.deadline, until);
+                    self.part(io.ring, place);
+                    continue;
+                }
+                State::Idle | State::Leaving => {}
             }
             self.drop_connection(io.ring, place);
         }
@@ -365,6 +433,11 @@ impl Lanes {
         let (now, ring) = (io.now.mono, &mut *io.ring);
         let host = call.ticket.host;
         let lane = self.lanes[host.0 as usize].as_mut().expect("made by the attempt");
+        let is_secure = lane.server.is_some();
+        if is_secure && !self.dialling.is_possible() {
+            self.dialling.failed(&lane.authority, Failure::NoAuthorities, NO_AUTHORITIES);
+            return self.end(call, CallbackOutcome::Unreachable);
+        }
         let destinations = &self.destinations;
         let address = match lane.address(host, now, &self.resolver, &self.limits, destinations) {
             Found::Address(address) => address,
@@ -388,26 +461,32 @@ impl Lanes {
         };
         call.tries += 1;
         let (deadlines, age) = (&mut self.deadlines, self.age);
+        let secured = is_secure.then(|| Box::new(Secured::new(self.dialling.age)));
         let key = self.connections.insert_with(|key| {
             let deadline = deadlines.begin(key.index, call.deadline);
             let state = State::Connecting(call);
-            CallbackConnection { socket, host, state, is_sending: false, age, deadline }
+            CallbackConnection { socket, host, state, is_sending: false, secured, age, deadline }
         });
         ring.set_owner(socket, Owner::Callback(key.index).to_bits());
     }
 
     /// Ends an attempt that has no connection.
-    fn end(&mut self, call: Call, outcome: CallbackOutcome) {
+    pub(super) fn end(&mut self, call: Call, outcome: CallbackOutcome) {
         self.finished.push((call.ticket, outcome));
         self.pool.give_back(call.request);
     }
 
-    fn send(&mut self, ring: &mut Ring, place: u32, call: Call, is_reused: bool) {
+    pub(super) fn send(&mut self, ring: &mut Ring, place: u32, call: Call, is_reused: bool) {
         let connection = self.connections.at_mut(place).expect("an idle connection is open");
         let reader = AnswerReader::default();
         connection.state = State::Busy { ticket: call.ticket, is_reused, reader };
-        connection.is_sending = true;
         self.deadlines.set(place, &mut connection.deadline, call.deadline);
+        if let Some(secured) = &mut connection.secured {
+            secured.write(&call.request);
+            self.pool.give_back(call.request);
+            return self.flush(ring, place);
+        }
+        connection.is_sending = true;
         ring.send(connection.socket, call.request);
     }
 
@@ -424,7 +503,7 @@ impl Lanes {
         let lane = self.lanes.get_mut(host.0 as usize).and_then(Option::as_mut);
         let idle = lane.map(|lane| std::mem::take(&mut lane.idle)).unwrap_or_default();
         for place in idle {
-            self.drop_connection(ring, place);
+            self.part(ring, place);
         }
     }
 
@@ -443,12 +522,17 @@ impl Lanes {
         false
     }
 
-    fn drop_connection(&mut self, ring: &mut Ring, place: u32) {
+    pub(super) fn drop_connection(&mut self, ring: &mut Ring, place: u32) {
         let Some(connection) = self.connections.remove_at(place) else { return };
         ring.close(connection.socket);
-        if matches!(connection.state, State::Idle)
-            && let Some(Some(lane)) = self.lanes.get_mut(connection.host.0 as usize)
-        {
+        if matches!(connection.state, State::Idle) {
+            self.forget_idle(connection.host, place);
+        }
+    }
+
+    /// Takes a connection out of those that wait for a call.
+    pub(super) fn forget_idle(&mut self, host: HostId, place: u32) {
+        if let Some(Some(lane)) = self.lanes.get_mut(host.0 as usize) {
             lane.idle.retain(|idle| *idle != place);
         }
     }
@@ -481,13 +565,17 @@ enum Found {
 
 impl Lane {
     fn new(authority: &str) -> Self {
-        let uri = format!("http://{authority}");
-        let uri = parse_callback_uri(&uri).expect("authorities are parsed before they are stored");
-        let location = match uri.host {
-            Host::Address(address) => Location::Fixed(SocketAddr::new(address, uri.port)),
+        let parsed = parse_authority(authority);
+        let (host, port) = parsed.expect("authorities are parsed before they are stored");
+        let server = is_secure(authority).then(|| match host {
+            Host::Address(address) => address.to_string().into(),
+            Host::Name(name) => name.into(),
+        });
+        let location = match host {
+            Host::Address(address) => Location::Fixed(SocketAddr::new(address, port)),
             Host::Name(name) => Location::Named {
                 name: name.to_owned(),
-                port: uri.port,
+                port,
                 addresses: Vec::new(),
                 asked: None,
                 is_open: false,
@@ -495,10 +583,18 @@ impl Lane {
             },
         };
         let head = format!(
-            " HTTP/1.1\r\nHost: {authority}\r\nContent-Type: application/octet-stream\r\n\
-             X-Sequence-Number: "
+            " HTTP/1.1\r\nHost: {}\r\nContent-Type: application/octet-stream\r\n\
+             X-Sequence-Number: ",
+            host_and_port(authority)
         );
-        Self { location, head: head.into_bytes(), idle: Vec::new(), unresolved: Vec::new() }
+        Self {
+            authority: authority.into(),
+            server,
+            location,
+            head: head.into_bytes(),
+            idle: Vec::new(),
+            unresolved: Vec::new(),
+        }
     }
 
     /// How many addresses of the host are known.
@@ -550,7 +646,16 @@ impl Lane {
     }
 }
 
-fn outcome(status: u16) -> CallbackOutcome {
+impl CallbackConnection {
+    /// Reads bytes of the answer that is awaited. `None`: none is.
+    #[inline]
+    pub(super) fn read(&mut self, bytes: &[u8]) -> Option<(Ticket, Progress)> {
+        let State::Busy { ticket, reader, .. } = &mut self.state else { return None };
+        Some((*ticket, reader.feed(bytes)))
+    }
+}
+
+pub(super) fn outcome(status: u16) -> CallbackOutcome {
     if (200..300).contains(&status) {
         CallbackOutcome::Delivered
     } else {

@@ -9,7 +9,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::cluster::view::View;
-use crate::wire::callback_uri::{HTTP_PORT, Host, parse_authority};
+use crate::wire::callback_uri::{Host, default_port, parse_authority};
 
 use crate::core::gate::NamedAddresses;
 use crate::core::peers::address::{PeerAddress, place_of};
@@ -132,7 +132,7 @@ fn port_of(authority: &str) -> u16 {
         }
         unit = unit.wrapping_mul(10);
     }
-    HTTP_PORT
+    default_port(authority)
 }
 
 /// Returns the one form of an address for comparisons. The unspecified address and the loopback
@@ -200,8 +200,21 @@ mod tests {
     }
 
     #[test]
+    fn the_scheme_tells_the_port_where_none_is_written() {
+        let known = listeners(&["10.0.0.1:443", "127.0.0.1:80"]);
+        for authority in ["https://10.0.0.1", "HTTPS://10.0.0.1", "10.0.0.1:443", "localhost"] {
+            assert!(known.has_authority(authority), "{authority}");
+        }
+        for authority in ["10.0.0.1", "https://localhost", "https://10.0.0.1:80"] {
+            assert!(!known.has_authority(authority), "{authority}");
+        }
+    }
+
+    #[test]
     fn the_port_is_that_of_the_whole_parser() {
-        for authority in ["a", "a:1", "10.0.0.1", "10.0.0.1:65535", "[::1]", "[::1]:80", "1a:007"] {
+        let plain = ["a", "a:1", "10.0.0.1", "10.0.0.1:65535", "[::1]", "[::1]:80", "1a:007"];
+        let secure = plain.map(|authority| format!("https://{authority}"));
+        for authority in plain.into_iter().chain(secure.iter().map(String::as_str)) {
             let (_, port) = parse_authority(authority).expect("well-formed");
             assert_eq!(port_of(authority), port, "{authority}");
         }

@@ -20,7 +20,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use crate::node::callbacks::listeners::ClusterListeners;
-use crate::wire::callback_uri::{Host, is_host_name, parse_authority};
+use crate::wire::callback_uri::{Host, host_and_port, is_host_name, parse_authority};
 
 /// Why no callback goes somewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -271,15 +271,16 @@ pub struct Destinations {
 }
 
 impl Destinations {
-    /// Judges `host:port` as a client wrote it. Without rules most authorities cost a look at their
-    /// port and at their first bytes.
+    /// Judges the authority that a client wrote. Without rules most authorities cost a look at
+    /// their port and at their first bytes.
     #[inline]
     pub fn judge_authority(&self, authority: &str) -> Result<(), Denial> {
         if self.listeners.has_authority(authority) {
             return Err(Denial::Node);
         }
         let Rules { allow, deny } = &self.rules;
-        let is_plain = allow.is_empty() && deny.is_empty() && !may_be_special(authority);
+        let is_plain =
+            allow.is_empty() && deny.is_empty() && !may_be_special(host_and_port(authority));
         if is_plain { Ok(()) } else { self.judge_text(authority) }
     }
 

@@ -44,6 +44,7 @@ fn without_rules_only_what_nobody_means_is_denied() {
     ] {
         assert_eq!(judge(&them, text), Err(denial), "{text}");
         assert_eq!(them.judge_authority(text), Err(denial), "{text}");
+        assert_eq!(them.judge_authority(&format!("https://{text}")), Err(denial), "{text}");
         assert_eq!(judge(&them, &format!("a.example={text}")), Err(denial), "by a name: {text}");
     }
     for text in ["10.0.0.1:80", "127.0.0.1:80", "[fec0::1]:80", "169.253.1.1:80", "1.2.3.4:1"] {
@@ -74,6 +75,24 @@ fn deny_is_stronger_than_allow() {
     }
     assert_eq!(them.judge_authority("x.corp.example:80"), Err(Denial::Rule));
     assert_eq!(them.judge_authority("10.1.1.1"), Err(Denial::Rule));
+}
+
+#[test]
+fn without_a_port_the_scheme_tells_it() {
+    for (rule, authority, verdict) in [
+        ("a:443", "https://a", Err(Denial::Rule)),
+        ("a:443", "HTTPS://A.", Err(Denial::Rule)),
+        ("a:443", "https://a:80", Ok(())),
+        ("a:443", "a", Ok(())),
+        ("a:80", "https://a", Ok(())),
+        ("a:80", "a", Err(Denial::Rule)),
+        ("a", "https://a", Err(Denial::Rule)),
+        ("10.0.0.0/8:443", "https://10.1.1.1", Err(Denial::Rule)),
+        ("[::1]:443", "https://[::1]", Err(Denial::Rule)),
+    ] {
+        let them = destinations(&[], &[rule]);
+        assert_eq!(them.judge_authority(authority), verdict, "{rule} {authority}");
+    }
 }
 
 #[test]
