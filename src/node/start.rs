@@ -600,18 +600,15 @@ impl Seat {
         reserved.own.extend(settings.serves_timers.then_some(listen));
         reserved.own.extend(addresses.tls);
         let listeners = ClusterListeners::new(reserved, listen.port(), &self.view);
+        let open_max = self.connections_max;
+        let callbacks = Lanes::new(resolver.clone(), &settings.callbacks, open_max, began.mono);
         let mut engine = Engine {
             core,
             ring,
             completions: Vec::new(),
             clients,
             timestamps: TimestampServer::new(&timestamp, issuer, began.mono),
-            callbacks: Lanes::new(
-                resolver.clone(),
-                &settings.callbacks,
-                self.connections_max,
-                began.mono,
-            ),
+            callbacks,
             peers: PeerSockets::new(resolver.clone(), listen, settings.guard.clone()),
             resolver,
             commands: self.commands,
