@@ -591,6 +591,7 @@ impl Seat {
         self.listeners.open(&mut ring);
         let mut clients = Clients::new(service, own, &settings.limits, began.mono);
         clients.handshakes = Handshakes::new(settings.tls.as_ref());
+        clients.set_peer_tls(settings.peer_tls.as_ref());
         let timestamp = settings.timestamp.clone().unwrap_or_default();
         let issuer = Issuer::new(self.oracle.unwrap_or_default());
         let mut reserved = settings.reserved.clone();
@@ -609,7 +610,11 @@ impl Seat {
                 self.connections_max,
                 began.mono,
             ),
-            peers: PeerSockets::new(resolver.clone(), listen, settings.guard.clone()),
+            peers: PeerSockets::new(
+                resolver.clone(),
+                listen,
+                (settings.guard.clone(), settings.peer_tls.clone()),
+            ),
             resolver,
             commands: self.commands,
             mailboxes,

@@ -32,10 +32,12 @@ mod secrets;
 mod signatures;
 mod sites;
 mod splits;
+mod tls;
 
 /// The longest stories come first, because they decide how long all of them take.
 const STORIES: &[&[Story]] = &[
     abc::STORIES,
+    tls::STORIES,
     cables::STORIES,
     mixed::STORIES,
     hostile::STORIES,

@@ -1,6 +1,7 @@
 //! What can be wrong with a configuration, and where a value came from. Types and texts only:
 //! nothing is read here.
 
+use super::peer_tls::PeerTlsError;
 use super::secret_file::SecretFileError;
 use super::tls::TlsFileError;
 
@@ -104,6 +105,9 @@ pub enum Problem {
     /// A file of `[tls]` cannot be used.
     #[error("[tls] {0}")]
     Tls(TlsFileError),
+    /// A file of TLS between nodes cannot be used.
+    #[error("[cluster] {0}")]
+    PeerTls(PeerTlsError),
     /// The file of the tokens cannot be used.
     #[error("[auth] tokens_file: {0}")]
     Tokens(SecretFileError),
@@ -129,6 +133,7 @@ impl Problem {
             Problem::Tokens(_) => "tokens",
             Problem::Signing(_) => "signing",
             Problem::Tls(_) => "tls",
+            Problem::PeerTls(_) => "peer-tls",
             Problem::Conflict(_) => "conflict",
         }
     }

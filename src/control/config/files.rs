@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use super::error::{CONFIG_BYTES_MAX, ConfigError, Problem};
 use super::load::{Loaded, Sources, load};
+use super::peer_tls::PeerTlsConfig;
 use super::tls::TlsConfig;
-use super::{secret_file, tls};
+use super::{peer_tls, secret_file, tls};
 use crate::control::cluster::membership_file::MembershipFile;
 
 /// Files of an existing deployment (docs/compat/timer-service.md §2), used where no flag names
@@ -144,7 +145,10 @@ impl ConfigFiles {
         let TlsConfig { cert, key, client_ca, .. } = &mut config.tls;
         let (secret, tokens) = (&mut config.secret_file, &mut config.tokens_file);
         let (file, signing) = (&mut timestamp.file, &mut config.signing_secrets_file);
-        for path in [file, passwords, secret, tokens, signing, cert, key, client_ca] {
+        let clients = [cert, key, client_ca];
+        let PeerTlsConfig { cert, key, ca, .. } = &mut config.peer_tls;
+        let secrets = [file, passwords, secret, tokens, signing];
+        for path in secrets.into_iter().chain(clients).chain([cert, key, ca]) {
             if !path.is_empty() {
                 *path = self.folder.join(&*path).display().to_string();
             }
@@ -165,6 +169,10 @@ impl ConfigFiles {
         if let Some(listen) = listen.filter(|_| config.node.serves_timers) {
             let (settings, untimely) = tls::read(&config.tls, listen).map_err(Problem::Tls)?;
             config.node.tls = Some(settings);
+            loaded.warnings.extend(untimely);
+        }
+        if let Some((settings, untimely)) = peer_tls::read(config).map_err(Problem::PeerTls)? {
+            config.node.peer_tls = Some(settings);
             loaded.warnings.extend(untimely);
         }
         self.seen.append(&mut seen);

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use super::peer_tls;
 use super::settings::Config;
 use super::timestamp::{Authentication, Coordination};
 use super::value::{Value, ValueKind};
@@ -204,7 +205,7 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 94] = [
+pub static KEYS: [Key; 98] = [
     Key {
         section: "node",
         name: "listen",
@@ -575,6 +576,10 @@ pub static KEYS: [Key; 94] = [
         get: |config| Value::Boolean(!config.node.guard.accepts_unproven),
         set: |config, value| config.node.guard.accepts_unproven = !value.boolean(),
     },
+    peer_tls::MODE,
+    peer_tls::CERT,
+    peer_tls::KEY,
+    peer_tls::CA,
     Key {
         section: "cluster",
         name: "admin_addresses",

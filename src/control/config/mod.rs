@@ -14,6 +14,7 @@ pub mod keys;
 mod keys_tests;
 pub mod load;
 mod loader;
+pub(crate) mod peer_tls;
 pub(crate) mod reload;
 pub(crate) mod secret_file;
 pub mod settings;

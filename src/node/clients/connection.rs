@@ -124,8 +124,12 @@ pub struct ClientConnection {
     pub challenge: Option<Box<Word>>,
     /// Whether the client is another site that has proven that it knows the cluster's secret.
     pub is_proven: bool,
+    /// Whether the client is a node whose certificate has the name that the node has said.
+    pub is_certified: bool,
     /// TLS, if the client speaks it.
     pub secured: Option<Box<Secured>>,
+    /// Whether the first bytes may be those of a node that speaks TLS.
+    pub may_be_node: bool,
     /// The head of the present request, if it asks for a page of timers.
     page: Option<Box<PageHead>>,
     /// The token that the client showed last.
@@ -173,7 +177,9 @@ impl ClientConnection {
             upgrade: None,
             challenge: None,
             is_proven: false,
+            is_certified: false,
             secured: None,
+            may_be_node: false,
             page: None,
             access: None,
             own: home.shard,
@@ -205,7 +211,7 @@ impl ClientConnection {
             self.partial.extend_from_slice(input);
             return Appetite::Hungry;
         }
-        let caller = Caller { far_ends, socket: self.socket, is_proven: self.is_proven };
+        let caller = self.caller(far_ends);
         let limits = api.limits;
         let mut budget = limits.pipelined_requests_per_turn_max;
         self.is_deferred = false;
@@ -228,6 +234,18 @@ impl ClientConnection {
         }
         let has_more = self.is_deferred || (budget == 0 && !self.partial.is_empty());
         if has_more || self.is_backed_up(limits) { Appetite::Full } else { Appetite::Hungry }
+    }
+
+    /// Who makes the requests on this connection.
+    pub fn caller<'r>(&self, far_ends: FarEnds<'r>) -> Caller<'r> {
+        let (socket, is_node) = (self.socket, self.is_node());
+        let (is_proven, is_certified) = (self.is_proven, self.is_certified);
+        Caller { far_ends, socket, is_proven, is_node, is_certified }
+    }
+
+    /// Whether the connection is one of TLS between nodes.
+    pub fn is_node(&self) -> bool {
+        self.secured.as_ref().is_some_and(|secured| secured.is_node())
     }
 
     /// Writes the answer of a shard to one request, and the later answers that waited for it.
@@ -505,11 +523,12 @@ impl ClientConnection {
     /// bytes.
     fn begin_upgrade(&mut self, service: &mut Service, head: &[u8]) -> usize {
         // The answer to a challenge may come before the kernel has told that the challenge left.
-        let is_sent = self.sending_bytes == 0 || self.challenge.is_some();
+        // So may the request the end of a handshake.
+        let is_sent = self.sending_bytes == 0 || self.challenge.is_some() || self.is_node();
         let is_first = self.pending.is_empty() && self.out.is_empty() && is_sent;
         match handshake::parse_request(head) {
-            _ if self.secured.is_some() => {
-                self.fail(service, 400, "nodes speak no TLS: connect to the port of [node] listen");
+            _ if self.secured.is_some() && !self.is_node() => {
+                self.fail(service, 400, "for nodes: connect to the port of [node] listen");
             }
             Ok(asked) if is_first => self.upgrade = Some(Box::new(asked)),
             Ok(_) => self.fail(service, 400, "wait for all answers before an Upgrade"),
