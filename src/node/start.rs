@@ -610,11 +610,7 @@ impl Seat {
                 self.connections_max,
                 began.mono,
             ),
-            peers: PeerSockets::new(
-                resolver.clone(),
-                listen,
-                (settings.guard.clone(), settings.peer_tls.clone()),
-            ),
+            peers: PeerSockets::new(resolver.clone(), listen, settings),
             resolver,
             commands: self.commands,
             mailboxes,

@@ -11,7 +11,6 @@ use rustls::version::TLS13;
 use rustls::{ServerConfig, SupportedProtocolVersion};
 
 use super::material::{MaterialError, authorities, hash, identity};
-use super::nodes::NodeMaterial;
 use super::validity::Validity;
 
 /// Tickets that a client gets after each full handshake. A client that opens several connections
@@ -62,13 +61,10 @@ impl Acceptor {
 
     /// What a node accepts other nodes with. All of them speak the newest version.
     pub(super) fn of_nodes(
-        material: &NodeMaterial<'_>,
+        material: &Material<'_>,
         verifier: Arc<dyn ClientCertVerifier>,
     ) -> Result<Self, MaterialError> {
-        let NodeMaterial { certificates, key, authorities: client_ca } = *material;
-        let client_auth = ClientAuth::Required;
-        let material = Material { certificates, key, client_ca, client_auth };
-        Self::of_versions(&material, verifier, &[&TLS13])
+        Self::of_versions(material, verifier, &[&TLS13])
     }
 
     fn of_versions(

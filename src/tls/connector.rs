@@ -10,7 +10,6 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 
 use super::material::{MaterialError, authorities, hash, identity};
-use super::nodes::NodeMaterial;
 
 /// Whom a client believes.
 #[derive(Clone, Copy, Debug)]
@@ -46,10 +45,8 @@ impl Connector {
     }
 
     /// What a node dials other nodes with. All of them speak the newest version.
-    pub(super) fn of_nodes(material: &NodeMaterial<'_>) -> Result<Self, MaterialError> {
-        let NodeMaterial { certificates, key, authorities } = *material;
-        let (trust, identity) = (Trust::These(authorities), Some((certificates, key)));
-        Self::of_versions(&ClientMaterial { trust, identity }, &[&TLS13])
+    pub(super) fn of_nodes(material: &ClientMaterial<'_>) -> Result<Self, MaterialError> {
+        Self::of_versions(material, &[&TLS13])
     }
 
     fn of_versions(

@@ -17,8 +17,8 @@ use rustls::{
     SignatureScheme,
 };
 
-use super::acceptor::Acceptor;
-use super::connector::Connector;
+use super::acceptor::{Acceptor, ClientAuth, Material};
+use super::connector::{ClientMaterial, Connector, Trust};
 use super::material::{MaterialError, authorities, hash, identity};
 
 /// The texts of the files.
@@ -60,8 +60,11 @@ impl Nodes {
             Err(error) => return Err(MaterialError::NoNode(error.to_string())),
         }
         let first = first.clone();
-        let acceptor = Acceptor::of_nodes(material, verifier)?;
-        let connector = Connector::of_nodes(material)?;
+        let client_auth = ClientAuth::Required;
+        let accepting = Material { certificates, key, client_ca: trusted, client_auth };
+        let acceptor = Acceptor::of_nodes(&accepting, verifier)?;
+        let (trust, identity) = (Trust::These(trusted), Some((certificates, key)));
+        let connector = Connector::of_nodes(&ClientMaterial { trust, identity })?;
         Ok(Self {
             acceptor: Arc::new(acceptor),
             connector: Arc::new(connector),

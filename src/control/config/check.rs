@@ -4,10 +4,10 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
+use super::check_peer_tls::{self, peers_use_tls};
 use super::check_timestamp;
 use super::check_tls;
 use super::error::Problem;
-use super::peer_tls::{self, peers_use_tls};
 use super::settings::Config;
 use crate::tls::acceptor::ClientAuth;
 use crate::wire::peer_frame::OPAQUE_TOLD_BYTES_MAX;
@@ -23,7 +23,7 @@ pub(super) fn check(config: &Config) -> Vec<Problem> {
     check_cluster(config, &mut conflicts);
     check_timestamp::check(config, &mut conflicts);
     check_tls::check(config, &mut conflicts);
-    peer_tls::check(config, &mut conflicts);
+    check_peer_tls::check(config, &mut conflicts);
     conflicts.into_iter().map(Problem::Conflict).collect()
 }
 

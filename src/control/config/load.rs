@@ -7,12 +7,13 @@
 use toml::de::{DeTable, DeValue};
 
 use super::check;
+use super::check_peer_tls::peers_use_tls;
 use super::drop_in;
 use super::error::{CONFIG_BYTES_MAX, ConfigError, Origin, Problem};
 use super::identity;
-use super::keys::{KEYS, Key, SECTIONS, find};
+use super::key::Key;
+use super::keys::{KEYS, SECTIONS, find};
 use super::loader::{Loader, PROBLEMS_MAX};
-use super::peer_tls::peers_use_tls;
 use super::settings::Config;
 use super::suggest::{remedy, unknown_key, unknown_section};
 use super::value::{Value, quote};

@@ -2,6 +2,7 @@
 //! it again.
 
 mod check;
+mod check_peer_tls;
 mod check_timestamp;
 mod check_tls;
 mod drop_in;
@@ -9,9 +10,11 @@ pub mod error;
 pub(crate) mod files;
 mod identity;
 pub mod ini;
+mod key;
 pub mod keys;
 #[cfg(test)]
 mod keys_tests;
+mod keys_peer_tls;
 pub mod load;
 mod loader;
 pub(crate) mod peer_tls;

@@ -18,8 +18,8 @@
 //! An Upgrade is refused with a `Reason` and one of these statuses:
 //!
 //! - 403: the dialler is no member. With `X-Chronos-Refused: address` it does not call from its
-//!   address, with `X-Chronos-Refused: secret` it does not prove the secret, with `tls` it speaks no TLS,
-//!   with `certificate` the certificate that it has shown does not have its name.
+//!   address, with `X-Chronos-Refused: secret` it does not prove the secret, with `tls` it speaks
+//!   no TLS, with `certificate` the certificate that it has shown does not have its name.
 //! - 409: two processes have one name.
 //! - 426: the dialler asks for another protocol.
 //! - 503: there are too many connections, or a name is not resolved yet.

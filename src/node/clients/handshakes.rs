@@ -1,4 +1,5 @@
-//! The handshakes of one core's clients, and of the nodes that dial it: what they are made with, whose is next, and their counts.
+//! The handshakes of one core's clients, and of the nodes that dial it: what they are made with,
+//! whose is next, and their counts.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -115,20 +115,16 @@ impl PeerSockets {
         if !self.requires_tls() {
             return;
         }
-        for peer in 0..self.dialled.len() {
-            let stage = &self.dialled[peer].stage;
-            if matches!(stage, DialProgress::Open(open) if !open.is_secured()) {
-                self.lose(io, core, PeerIndex(peer as u8));
-            }
-        }
-        for place in 0..self.inbounds.len() {
-            if let Some((inbound, open)) = &self.inbounds[place]
-                && !open.is_secured()
-            {
-                let inbound = *inbound;
-                self.lose_inbound(io.ring, core, inbound);
-            }
-        }
+        let peers = (0..).map(PeerIndex).zip(&self.dialled);
+        let plain = peers.filter_map(|(peer, dialled)| match &dialled.stage {
+            DialProgress::Open(open) if !open.is_secured() => Some(peer),
+            _ => None,
+        });
+        let plain: Vec<_> = plain.collect();
+        plain.into_iter().for_each(|peer| self.lose(io, core, peer));
+        let inbounds = self.inbounds.iter().flatten().filter(|(_, open)| !open.is_secured());
+        let plain: Vec<_> = inbounds.map(|(inbound, _)| *inbound).collect();
+        plain.into_iter().for_each(|inbound| self.lose_inbound(io.ring, core, inbound));
     }
 
     /// Whether a peer is talked to over TLS, over the connection that this core dialled.

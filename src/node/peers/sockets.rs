@@ -21,7 +21,7 @@ use crate::node::io::Io;
 use crate::node::owner::Owner;
 use crate::node::peers::socket::Socket;
 use crate::node::resolver::threads::{Asker, Resolver};
-use crate::node::settings::PeerTls;
+use crate::node::settings::{NodeSettings, PeerTls};
 use crate::tls::session::Session;
 
 /// How often a node with as many cores as this node is dialled until the accepting core is the one
@@ -113,17 +113,13 @@ pub struct PeerSockets {
 
 impl PeerSockets {
     /// A table without connections.
-    pub fn new(
-        resolver: Resolver,
-        listen: SocketAddr,
-        (guard, tls): (Guard, Option<PeerTls>),
-    ) -> Self {
+    pub fn new(resolver: Resolver, listen: SocketAddr, settings: &NodeSettings) -> Self {
         Self {
             refused: 0,
             unproven: 0,
             tls_failed: 0,
-            guard,
-            tls,
+            guard: settings.guard.clone(),
+            tls: settings.peer_tls.clone(),
             shed: 0,
             listen,
             dialled: Vec::new(),
@@ -379,8 +375,8 @@ impl PeerSockets {
     }
 
     /// Takes over a client connection whose Upgrade the core accepted. `rest` are the bytes that
-    /// came behind its request. `proof` proves that this node knows the cluster's secret. `tls`: the
-    /// connection's handshake is over.
+    /// came behind its request. `proof` proves that this node knows the cluster's secret. `tls`:
+    /// the connection's handshake is over.
     pub fn adopt(
         &mut self,
         io: &mut Io<'_>,
@@ -539,7 +535,9 @@ impl PeerSockets {
         };
         let is_site = greeting.protocol() == Protocol::Site;
         let socket = open.id;
-        match answered {
+        let is_contrary = answered == Answered::Original && open.is_secured();
+        // No original speaks TLS.
+        match if is_contrary { Answered::Refused } else { answered } {
             Answered::Upgraded { .. } if is_site => {
                 dialled.stage = DialProgress::Open(open);
                 let connected = Connected { dialect: Dialect::Http, hello: None };
@@ -566,12 +564,6 @@ impl PeerSockets {
                     self.lose(io, core, peer);
                 }
             }
-            // No original speaks TLS.
-            Answered::Original if open.is_secured() => {
-                self.refused += 1;
-                io.ring.close(socket);
-                core.peer_lost(io.now, peer);
-            }
             Answered::Original => {
                 dialled.is_original = true;
                 io.ring.close(socket);
@@ -584,13 +576,13 @@ impl PeerSockets {
                 io.ring.close(socket);
                 core.peer_lost(io.now, peer);
             }
-            Answered::Refused
+            other @ (Answered::Refused
             | Answered::Busy
             | Answered::Challenged { .. }
             | Answered::Uncertified
-            | Answered::Unproven => {
-                self.unproven += u64::from(answered == Answered::Unproven);
-                self.tls_failed += u64::from(answered == Answered::Uncertified);
+            | Answered::Unproven) => {
+                self.unproven += u64::from(other == Answered::Unproven);
+                self.tls_failed += u64::from(other == Answered::Uncertified);
                 io.ring.close(socket);
                 core.peer_lost(io.now, peer);
             }
