@@ -11,7 +11,7 @@ use kit::client::request;
 use kit::runner::Story;
 
 use super::files::Roles;
-use super::harness::{Cluster, PATIENCE, PLACES, until};
+use super::harness::{Cluster, PATIENCE, PLACES, Setup, until};
 use super::hostile_peer::{Claim, upgrade_as};
 use super::sink::Sink;
 use super::timers::{Order, QUIET, Timer, Timers};
@@ -19,6 +19,8 @@ use super::timers::{Order, QUIET, Timer, Timers};
 pub const STORIES: &[Story] = &[
     ("a_running_cluster_is_moved_to_tls", a_running_cluster_is_moved_to_tls),
     ("nodes_replicate_over_tls", nodes_replicate_over_tls),
+    ("tls_is_changed_while_nodes_run", tls_is_changed_while_nodes_run),
+    ("sites_speak_tls", sites_speak_tls),
 ];
 
 const THREE: [usize; 3] = [0, 1, 2];
@@ -83,6 +85,95 @@ fn nodes_replicate_over_tls() {
     timers.judge(&sink).assert_perfect();
     for place in THREE {
         assert_eq!(cluster.metric(place, "chronos_peer_tls_failed_total"), 0);
+    }
+}
+
+fn tls_is_changed_while_nodes_run() {
+    let mut cluster = Cluster::new();
+    let pki = Pki::new(&cluster, "pki");
+    cluster.begin(&THREE);
+    cluster.await_alive(&THREE);
+    let sink = Sink::ok();
+    let order = Order::once(2_000).times(4).factor(3);
+    let timers = Timers::hundred(&cluster, &THREE, order, &sink);
+    let reload = |cluster: &mut Cluster, lines: &dyn Fn(&Cluster, usize) -> String, told: &str| {
+        for place in THREE {
+            let (before, lines) = (cluster.logged(place).len(), lines(cluster, place));
+            cluster.reload_local(place, &lines);
+            until(told, || cluster.logged(place)[before..].contains(told).then_some(()));
+        }
+    };
+    let took = "further connections between nodes";
+    for mode in ["accept-both", "required"] {
+        reload(&mut cluster, &|cluster, place| pki.lines(cluster, place, mode), took);
+    }
+    // Plain connections have ended, and new ones stand.
+    await_tls(&cluster, &THREE);
+    cluster.await_alive(&THREE);
+    // A file of another node changes nothing.
+    let others = |cluster: &Cluster, place: usize| pki.lines(cluster, (place + 1) % 3, "required");
+    reload(&mut cluster, &others, "not reloaded: [cluster] tls_cert: ");
+    // Another authority: nodes take the certificates of both, then each gets one of the new one.
+    let next = Pki::new(&cluster, "next");
+    let read = |pki: &Pki| std::fs::read_to_string(pki.file("ca.pem")).expect("made");
+    std::fs::write(pki.file("both.pem"), read(&pki) + &read(&next)).expect("written");
+    std::fs::copy(pki.file("both.pem"), next.file("both.pem")).expect("copied");
+    for which in [&pki, &next] {
+        let both = |cluster: &Cluster, place: usize| {
+            which.lines(cluster, place, "required").replace("ca.pem", "both.pem")
+        };
+        reload(&mut cluster, &both, took);
+    }
+    reload(&mut cluster, &|cluster, place| next.lines(cluster, place, "required"), took);
+    cluster.await_alive(&THREE);
+    await_tls(&cluster, &THREE);
+    timers.judge(&sink).assert_none_lost();
+    // A node that has only the old certificate is no node any more.
+    cluster.kill(2);
+    let lines = pki.lines(&cluster, 2, "required");
+    cluster.set_local(2, &lines);
+    cluster.await_dead(&[0, 1], 2);
+    cluster.start(2);
+    until("the node to be refused", || {
+        (cluster.metric(0, "chronos_peer_tls_failed_total") > 0).then_some(())
+    });
+    until("the alarm", || {
+        let text = "do not come to TLS";
+        THREE.iter().all(|place| cluster.logged(*place).contains(text)).then_some(())
+    });
+    assert_eq!(cluster.speaks_tls(0, &[2]), Some(false));
+}
+
+fn sites_speak_tls() {
+    let mut cluster = Cluster::with(Setup { sites: true, ..Setup::default() });
+    let pki = Pki::new(&cluster, "pki");
+    let all = [0, 1, 2, 3];
+    for place in all {
+        let lines = pki.lines(&cluster, place, "required");
+        cluster.set_local(place, &lines);
+    }
+    cluster.begin(&all);
+    let sink = Sink::ok();
+    let order = Order::once(3_000).times(2).factor(1);
+    // Each site holds each timer once the sites have met.
+    for place in all {
+        let document = Order::once(3_600_000).factor(1).document("http://127.0.0.1:9/", "");
+        let location = cluster.request(place, "POST", "/timers", &document).location().to_owned();
+        until("the sites to meet", || {
+            let holds = |other: &usize| cluster.request(*other, "GET", &location, "").status == 200;
+            all.iter().all(holds).then_some(())
+        });
+        assert_eq!(cluster.request(place, "DELETE", &location, "").status, 200);
+    }
+    let timers = Timers::hundred(&cluster, &all, order, &sink);
+    // The fourth site would act 6 s after the first.
+    timers.judge_after(&sink, Duration::from_millis(6_500)).assert_perfect();
+    for place in all {
+        // Three sites that this one dials; they do not upgrade to frames.
+        let secured = cluster.metric(place, "chronos_peer_tls_connections");
+        assert!(secured >= 3, "node {}: {secured}", place + 1);
+        assert_eq!(cluster.metric(place, "chronos_peer_tls_failed_total"), 0);
+        assert_eq!(cluster.metric(place, "chronos_peer_plain_refused_total"), 0);
     }
 }
 
