@@ -107,3 +107,23 @@ impl Handshakes {
         !self.queue.is_empty() || !self.members.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::SocketId;
+
+    #[test]
+    fn members_and_all_others_take_turns() {
+        let mut handshakes = Handshakes::default();
+        let socket = SocketId { index: 0, generation: 0 };
+        let mut wait = |place: u32, kind| handshakes.wait(place, socket, kind);
+        (0..1_000).for_each(|place| wait(place, Kind::Client));
+        (5_000..5_002).for_each(|place| wait(place, Kind::Member));
+        wait(9_000, Kind::Node);
+        let order: Vec<_> =
+            std::iter::from_fn(|| handshakes.next()).map(|(place, _)| place).collect();
+        assert_eq!(order[..5], [5_000, 0, 5_001, 1, 2], "a herd of clients keeps no member out");
+        assert_eq!((order.len(), order.last()), (1_003, Some(&9_000)), "who says so waits");
+    }
+}
