@@ -140,6 +140,11 @@ impl Cluster {
         self.more[place] = lines.to_owned();
     }
 
+    /// Returns the lines of [`Cluster::set_local`].
+    pub fn local_of(&self, place: usize) -> &str {
+        &self.more[place]
+    }
+
     /// Writes the lines of [`Cluster::set_local`] under a running node and sends SIGHUP.
     pub fn reload_local(&mut self, place: usize, lines: &str) {
         self.set_local(place, lines);

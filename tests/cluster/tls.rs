@@ -13,6 +13,7 @@ use kit::runner::Story;
 use super::files::Roles;
 use super::harness::{Cluster, PATIENCE, PLACES, Setup, until};
 use super::hostile_peer::{Claim, upgrade_as};
+use super::original::Original;
 use super::sink::Sink;
 use super::timers::{Order, QUIET, Timer, Timers};
 
@@ -20,6 +21,7 @@ pub const STORIES: &[Story] = &[
     ("a_running_cluster_is_moved_to_tls", a_running_cluster_is_moved_to_tls),
     ("nodes_replicate_over_tls", nodes_replicate_over_tls),
     ("tls_is_changed_while_nodes_run", tls_is_changed_while_nodes_run),
+    ("an_original_is_met_beside_tls", an_original_is_met_beside_tls),
     ("sites_speak_tls", sites_speak_tls),
 ];
 
@@ -142,6 +144,18 @@ fn tls_is_changed_while_nodes_run() {
         THREE.iter().all(|place| cluster.logged(*place).contains(text)).then_some(())
     });
     assert_eq!(cluster.speaks_tls(0, &[2]), Some(false));
+}
+
+fn an_original_is_met_beside_tls() {
+    let mut cluster = Cluster::new();
+    let pki = Pki::new(&cluster, "pki");
+    let original = Original::start(cluster.address(1));
+    let lines = pki.lines(&cluster, 0, "accept-both");
+    cluster.set_local(0, &lines);
+    cluster.start_with(&[0], &Roles::staying(&[0, 1]));
+    cluster.await_belief(&[0], &[1], "alive");
+    assert_eq!(cluster.speaks_tls(0, &[1]), Some(false));
+    until("a ping", || (!original.messages("GET").is_empty()).then_some(()));
 }
 
 fn sites_speak_tls() {

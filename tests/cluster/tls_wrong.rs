@@ -21,6 +21,7 @@ pub const STORIES: &[Story] = &[
     ("nothing_crosses_in_the_clear", nothing_crosses_in_the_clear),
     ("a_bad_certificate_makes_no_node", a_bad_certificate_makes_no_node),
     ("a_node_with_a_bad_certificate_is_not_talked_to", a_bad_certificate_is_not_talked_to),
+    ("a_node_that_takes_both_goes_on_without_tls", takes_both_goes_on_without_tls),
     ("over_tls_a_node_does_what_nodes_do", over_tls_a_node_does_what_nodes_do),
     ("what_is_no_tls_keeps_no_node_out", what_is_no_tls_keeps_no_node_out),
 ];
@@ -121,6 +122,46 @@ fn a_bad_certificate_is_not_talked_to() {
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream.read_exact(&mut first).expect("bytes");
     assert_eq!(first, [22], "it does not fall back");
+}
+
+/// Each dial begins with TLS, and goes on without where the other end speaks none. Only after an
+/// end that says nothing the next dial begins without.
+fn takes_both_goes_on_without_tls() {
+    let authority = Authority::new();
+    let mut cluster = Cluster::new();
+    let listener = kit::ports::listen(cluster.address(IT));
+    let good = authority.sign(host_of(&cluster.names[0].clone()), Kind::Good);
+    authority.equip(&mut cluster, 0, "accept-both", &good);
+    cluster.set_local(0, &(cluster.local_of(0).to_owned() + "\n[node]\nshards = 1\npin = false\n"));
+    cluster.start_with(&[0], &Roles::staying(&[0, IT]));
+    // The first byte of each connection, and the connection.
+    let next = || {
+        let (mut stream, _) = listener.accept().expect("the node dials");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let mut first = [0];
+        stream.read_exact(&mut first).expect("bytes");
+        (first[0], stream)
+    };
+    for _ in 0..2 {
+        let (first, mut stream) = next();
+        assert_eq!(first, 22, "each dial begins with TLS");
+        stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").expect("taken");
+        let (first, stream) = next();
+        assert_eq!(first, b'G', "it goes on without");
+        drop(stream);
+    }
+    let (first, stream) = next();
+    assert_eq!(first, 22);
+    drop(stream);
+    let (first, stream) = next();
+    assert_eq!(first, b'G', "an end is an answer, too");
+    drop(stream);
+    let (first, silent) = next();
+    assert_eq!(first, 22);
+    let (first, stream) = next();
+    assert_eq!(first, b'G', "silence is one in the next dial");
+    drop((silent, stream));
+    assert_eq!(next().0, 22);
 }
 
 fn over_tls_a_node_does_what_nodes_do() {
