@@ -5,6 +5,7 @@ pub mod ids;
 pub mod limits;
 #[cfg(feature = "planted")]
 pub mod planted;
+pub(crate) mod quota;
 pub mod ranked;
 pub(crate) mod slots;
 pub mod time;

@@ -14,4 +14,5 @@ mod pid_file;
 mod recovery_progress;
 mod serve;
 mod tags;
+mod tenants;
 pub(crate) mod timestamp;

@@ -9,7 +9,8 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::Receiver;
-use tokio::time::{interval, timeout};
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{error, info, warn};
 
 use super::log;
@@ -24,14 +25,18 @@ use crate::control::config::settings::Config;
 use crate::control::config::timestamp::Coordination;
 use crate::control::originals::reader::Originals;
 use crate::control::recovery_progress;
+use crate::control::tenants::{self, PresentTokens};
 use crate::control::timestamp::keeper::{Keeper, Prepared, TimestampError};
 use crate::node::callbacks::listeners::Reserved;
-use crate::node::commands::Command;
+use crate::node::commands::{Command, Commander};
 use crate::node::{self, NodeHandle, StartError};
 
 /// How often the control thread looks at the cores. Costs 4 wake-ups a second; a core that failed
 /// is noticed within 250 ms.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often the files that the configuration names are looked at. A change is taken after one more
+/// look, in which nothing has changed. Costs a call of the kernel for each file.
+const LOOK_AT_FILES_EVERY: Duration = Duration::from_secs(1);
 /// Longest orderly stop. A stop takes at most 2 s (running callbacks finish); after five times as
 /// long a core hangs.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
@@ -136,7 +141,9 @@ async fn live(
         Originals::start(node.view.clone(), meters, node.address.port());
     let tokens = SharedTokens::default();
     tokens.set(config.node.tokens.clone());
-    view.cluster.connect(source(config, files, (&node, tokens.clone()), originals));
+    let (present, tenants) = watch::channel(config.node.tokens.clone());
+    let read = (tokens.clone(), present);
+    view.cluster.connect(source(config, files, (&node, read), originals));
     if let Some(listener) = admin_listener {
         let (tags_max, hosts) = (config.node.limits.tags_max, &config.admin.hosts);
         let state = AdminState::of(view.clone(), tags_max, hosts, tokens);
@@ -144,6 +151,7 @@ async fn live(
         tokio::spawn(api::serve(listener, state));
     }
     tokio::spawn(alarms::watch(view.meters.clone()));
+    tokio::spawn(tenants::watch(tenants));
     tokio::spawn(recovery_progress::tell(view.meters.clone()));
     if let Some(keeper) = &mut keeper {
         keeper.begun().await;
@@ -240,22 +248,19 @@ async fn failed(keeper: &mut Option<Keeper>) {
 fn source(
     config: &Config,
     files: ConfigFiles,
-    (node, tokens): (&NodeHandle, SharedTokens),
+    (node, (tokens, present)): (&NodeHandle, (SharedTokens, PresentTokens)),
     originals: Originals,
 ) -> Source {
     let file = files.members();
-    let reloader = Mutex::new(Reloader::new(files, config.clone(), node.view.clone()));
+    let reloader = Arc::new(Mutex::new(Reloader::new(files, config.clone(), node.view.clone())));
     let commander = node.commander();
     let (readers, progress) = (originals.clone(), originals.clone());
+    let tell = tell(node.commander(), (tokens, present));
+    tokio::spawn(look_at_files(Arc::clone(&reloader), tell.clone()));
     let reload = move || {
         let mut reloader = reloader.lock().unwrap_or_else(PoisonError::into_inner);
         let view = reloader.reload()?;
-        for command in reloader.take_commands() {
-            if let Command::Tokens(read) = &command {
-                tokens.set(Some(Arc::clone(read)));
-            }
-            commander.command(&command);
-        }
+        tell(&mut reloader);
         if let Some(view) = view {
             commander.command(&Command::View(view.clone()));
             readers.set_view(view);
@@ -268,6 +273,34 @@ fn source(
         reload: Box::new(reload),
         originals: Box::new(move || progress.progress()),
         resynchronise: Box::new(move || originals.resynchronise()),
+    }
+}
+
+/// Makes what tells the cores, and the admin API, of what was read.
+fn tell(
+    commander: Commander,
+    (tokens, present): (SharedTokens, PresentTokens),
+) -> impl Fn(&mut Reloader) + Clone + Send {
+    move |reloader| {
+        for command in reloader.take_commands() {
+            if let Command::Tokens(read) = &command {
+                tokens.set(Some(Arc::clone(read)));
+                present.send_replace(Some(Arc::clone(read)));
+            }
+            commander.command(&command);
+        }
+    }
+}
+
+/// Takes files that have changed, without SIGHUP, as long as the runtime lives.
+async fn look_at_files(reloader: Arc<Mutex<Reloader>>, tell: impl Fn(&mut Reloader)) {
+    let mut look = interval(LOOK_AT_FILES_EVERY);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        look.tick().await;
+        let mut reloader = reloader.lock().unwrap_or_else(PoisonError::into_inner);
+        reloader.look_at_files();
+        tell(&mut reloader);
     }
 }
 

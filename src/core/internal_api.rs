@@ -206,6 +206,7 @@ mod tests {
             sites: ["site1"].into_iter().collect(),
             version: None,
             actives: Some(0xffff),
+            owner: None,
             tags_dropped: 0,
         };
         let told = Told { interval_ms: 1, repeat_for_ms: 2, body: None };

@@ -59,5 +59,6 @@ pub(crate) fn with_document(
         tags: tags.as_slice(),
         version: Some(copy.standing.version),
         actives: Some(copy.standing.actives),
+        owner: content.and_then(|(_, content)| content.owner()),
     });
 }

@@ -246,7 +246,10 @@ impl Engine {
                     self.peers.guard.secrets = Some(Arc::clone(&secrets));
                     self.clients.service.guard.secrets = Some(secrets);
                 }
-                Command::Tokens(tokens) => self.clients.service.tokens = Some(tokens),
+                Command::Tokens(tokens) => {
+                    core.shard_mut().set_quotas(Arc::clone(tokens.quotas()));
+                    self.clients.service.tokens = Some(tokens);
+                }
                 Command::Signer(signer) => self.callbacks.signer = Some(signer),
                 Command::Rules(rules) => {
                     self.change_destinations(|them| them.rules = Rules::clone(&rules));

@@ -223,6 +223,12 @@ meters! {
     requests_of_unknown_token: Counter,
     /// Requests refused because the role of their token may not make them.
     requests_beyond_role: Counter,
+    /// Creates refused because their token's name had as many timers as it may (429).
+    requests_beyond_timers: Counter,
+    /// Creates refused because they were beyond the rate of their token's name (429).
+    requests_beyond_create_rate: Counter,
+    /// Requests refused because their token's name had as many connections as it may (429).
+    requests_beyond_connections: Counter,
     /// Client connections open.
     connections: Gauge,
     /// Client connections accepted.

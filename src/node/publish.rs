@@ -91,6 +91,9 @@ fn publish_clients(meters: &CoreMeters, clients: &Clients) {
     meters.requests_without_token.set(denied.missing);
     meters.requests_of_unknown_token.set(denied.unknown);
     meters.requests_beyond_role.set(denied.forbidden);
+    meters.requests_beyond_timers.set(denied.timers);
+    meters.requests_beyond_create_rate.set(denied.creates);
+    meters.requests_beyond_connections.set(denied.connections);
     meters.connections.set(clients.open() as u64);
     meters.connections_accepted.set(clients.accepted);
     meters.connections_refused.set(clients.refused);

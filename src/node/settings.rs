@@ -76,11 +76,11 @@ pub struct NodeSettings {
     pub journal: JournalSettings,
 }
 
-/// How clients connect over TLS, beside the plain listener.
+/// How clients connect over TLS, beside the plain listeners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsSettings {
-    /// Where these clients connect.
-    pub listen: SocketAddr,
+    /// Where clients of timers connect. `None`: they do not.
+    pub listen: Option<SocketAddr>,
     /// Time in ms for a handshake.
     pub handshake_timeout_ms: u64,
     /// What connections are accepted with.

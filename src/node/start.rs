@@ -437,8 +437,9 @@ fn listen_all(
         addresses.timers = bound;
         all.iter_mut().zip(listeners).for_each(|(core, it)| core.timers = Some(it));
     }
-    if let Some(tls) = settings.tls.as_ref().filter(|_| settings.serves_timers) {
-        let (bound, listeners) = listen(tls.listen, "[node] listen_tls", count)?;
+    let tls = settings.tls.as_ref().filter(|_| settings.serves_timers);
+    if let Some(address) = tls.and_then(|tls| tls.listen) {
+        let (bound, listeners) = listen(address, "[node] listen_tls", count)?;
         addresses.tls = Some(bound);
         all.iter_mut().zip(listeners).for_each(|(core, it)| core.tls = Some(it));
     }
@@ -577,12 +578,13 @@ impl Seat {
         let began = wall.map_or_else(now, |wall| wall.raise(now()));
         let config = self.shard_config();
         let mut core = Core::with_identity(config, self.mesh, self.identity, began);
+        let quotas = settings.tokens.as_ref().map(|tokens| Arc::clone(tokens.quotas()));
+        core.shard_mut().set_quotas(quotas.unwrap_or_default());
         if let (Some(journal), Some(segments)) = (&self.journal, &segments) {
             journal.read(self.own, &mut core, began, &self.meters[self.own], segments)?;
         }
         let began = wall.map_or_else(now, |wall| wall.raise(now()));
         core.begin(began);
-        let disk = segments.zip(wall).map(|(segments, wall)| Disk::new(segments, wall));
         let mut service = Service::new(&settings.limits, settings.accept_strangers);
         let own = ShardIndex(self.own as u16);
         service.guard = settings.guard.clone();
@@ -618,7 +620,7 @@ impl Seat {
             own: self.own,
             stop: self.stop,
             limits: settings.limits.clone(),
-            disk,
+            disk: segments.zip(wall).map(|(segments, wall)| Disk::new(segments, wall)),
             failed: None,
             spin_ns: u64::from(settings.spin_us) * 1_000,
         };

@@ -71,6 +71,11 @@ fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     }
 }
 
+/// Opens a file for reading. Opening a pipe does not wait for its other end (O_NONBLOCK).
+pub fn open_at_once(path: &Path) -> io::Result<File> {
+    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
 /// Waits until the disk has the names in the folder `path`: files made, renamed and removed.
 pub fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()

@@ -37,7 +37,9 @@ pub use clock::{monotonic, now};
 pub use completion::{Completion, Errno, Received, SocketId, Wait};
 pub use disk::{DiskRegistrations, DurableFile};
 pub use error::RingError;
-pub use files::{DirectoryLock, boot_id, create_zeroed, measure_sync, sync_directory};
+pub use files::{
+    DirectoryLock, boot_id, create_zeroed, measure_sync, open_at_once, sync_directory,
+};
 pub use listen::{Listener, is_of_this_machine, raise_open_files_limit};
 pub use memory::{discard, keep_freed_memory, populate, prefault, refuse_huge_pages};
 pub use probe::{KernelSupport, probe};

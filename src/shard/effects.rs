@@ -254,7 +254,8 @@ pub struct Attempt {
     pub is_first: bool,
 }
 
-/// Why a request is answered 503. The text is the header `Reason` and the body.
+/// Why a request is answered 503, or 429 for [`Refusal::TokenFull`]. The text is the header
+/// `Reason` and the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
     /// As many timers are held as `limits.timers_max` allows.
@@ -265,6 +266,13 @@ pub enum Refusal {
     /// As many bytes are held as `limits.store_bytes_max` allows.
     #[error("timer memory is full (limits.store_bytes_max); retry later or on another node")]
     BytesFull,
+    /// As many timers of the request's token are held as its name may have. The core that has the
+    /// connection knows the name and says more.
+    #[error(
+        "the token has as many timers as its name may have on a node (timers= in \
+         auth.tokens_file); delete some, or wait until some have popped"
+    )]
+    TokenFull,
     /// As many pops wait for the host as `callbacks.queue_per_host_max` allows.
     #[error(
         "too many pops wait for this callback host (callbacks.queue_per_host_max); retry later"

@@ -274,6 +274,9 @@ impl Shard {
         }
         // The timer does not care whose clock is wrong: its writes are in order all the same.
         self.counters.future_versions += u64::from(self.clock.is_far(now.wall, key.version));
+        if self.is_beyond_quota(copy, held.as_ref()) {
+            return PeerResult::Refused(PeerRefusal::TokenFull);
+        }
         if self.take_copy(now, teller, key, copy, held.as_ref(), outbox).is_err() {
             return self.refuse_for_room(now, copy.standing.id, outbox);
         }
@@ -282,6 +285,14 @@ impl Shard {
             self.tell_back(slot, teller, outbox);
         }
         if self.has_left_to_others(copy) { PeerResult::Otherwise } else { PeerResult::Held }
+    }
+
+    /// Whether a copy is a client's write of a timer that this node is to hold and that is one more
+    /// than its owner may have here. All other copies are taken: the timer exists already.
+    fn is_beyond_quota(&self, copy: &TimerCopy<'_>, held: Option<&Record>) -> bool {
+        let is_meant = copy.is_write && copy.replicas.contains(self.peers.own_hash());
+        let body = copy.body.filter(|_| is_meant);
+        body.is_some_and(|body| self.records.room_of_owner(held, body.content).is_err())
     }
 
     /// Whether a live timer that this node was told of is not held: the list names other nodes. The

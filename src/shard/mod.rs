@@ -52,6 +52,7 @@ use std::sync::Arc;
 
 use crate::base::ids::{HostId, PeerIndex, PeerSet};
 use crate::base::planted::{Bug, is_planted};
+use crate::base::quota::Quotas;
 use crate::base::time::{Now, Tick, WallMs};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
@@ -309,6 +310,11 @@ impl Shard {
         self.records.tags_mut()
     }
 
+    /// Takes the quotas of owners that count from now on. The driver shares them with other shards.
+    pub fn set_quotas(&mut self, quotas: Arc<Quotas>) {
+        self.records.set_quotas(quotas);
+    }
+
     /// What was counted until the last event or tick.
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -334,6 +340,8 @@ impl Shard {
 mod cluster_tests;
 #[cfg(test)]
 pub(crate) mod harness_tests;
+#[cfg(test)]
+mod owners_tests;
 #[cfg(test)]
 mod shard_tests;
 #[cfg(test)]

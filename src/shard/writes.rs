@@ -50,6 +50,7 @@ impl Shard {
         let is_own = plan.placement.own.is_some();
         match new.body {
             Some((authority, content)) if is_own || held.is_some_and(|held| held.is_live()) => {
+                self.records.room_of_owner(held.as_ref(), content)?;
                 match &held {
                     Some(held) => self.records.room_for_change(held, content.len())?,
                     None => self.records.room(content.len())?,
@@ -160,6 +161,11 @@ impl Shard {
                 write.waiting = write.waiting.without(peer);
                 write.refused = write.refused.with(peer);
                 self.peers.note_full(peer, now.mono.tick_floor() + FULL_MS);
+            }
+            PeerResult::Refused(PeerRefusal::TokenFull) => {
+                write.waiting = write.waiting.without(peer);
+                write.refused = write.refused.with(peer);
+                write.reason = Refusal::TokenFull;
             }
             _ => {
                 write.waiting = write.waiting.without(peer);
@@ -274,7 +280,8 @@ impl Shard {
 
     /// Finds others for replicas that refuse a write, or answers it with a refusal. A replica that
     /// refuses for another reason than lack of room may hold an earlier state and go on with it. So
-    /// others stand in for such a replica only on a create.
+    /// others stand in for such a replica only on a create. Nobody stands in for a replica that
+    /// holds as many timers of the owner as the owner may have.
     fn replace_refusing(&mut self, now: Now, key: SlotKey, outbox: &mut Outbox) {
         let Some(write) = self.writes.waiting.get(key) else { return };
         let (id, factor) = (write.outline.id, write.outline.placement.factor);
@@ -285,7 +292,8 @@ impl Shard {
         // The stand-ins must hear of a delete, however few they are.
         let untold = self.peers.view.peers_of(&able).minus(write.asked).without(self.peers.own());
         let helps = suffice && !able.is_empty() || is_end && !untold.is_empty();
-        let may_replace = write.reason == Refusal::NoRoom || write.is_create;
+        let is_full = write.reason == Refusal::TokenFull;
+        let may_replace = write.reason == Refusal::NoRoom || write.is_create && !is_full;
         if may_replace && helps {
             return self.write_again(now, key, (None, factor), outbox);
         }

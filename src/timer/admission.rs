@@ -278,6 +278,7 @@ mod tests {
             sites: Ranked::new(),
             version: None,
             actives: None,
+            owner: None,
             tags_dropped: 0,
         };
         let wall = WallMs((7 << 32) + 1_000);
@@ -323,6 +324,7 @@ mod tests {
             sites: crate::base::ranked::Ranked::new(),
             version: None,
             actives: None,
+            owner: None,
             tags_dropped: 0,
         };
         let start_ms = (9 << 32) + 40;

@@ -3,8 +3,13 @@
 //!
 //! The carried bytes (the *content*) are: target length u16, tags length u16 (both little-endian),
 //! target, tags, opaque. A tag is: count u32 little-endian, name length u8, name.
+//!
+//! The *owner* of a timer is the name of the token that it was written with, if that name has a
+//! limit of timers (`base::quota`). The owner stands before the tags as a tag that no client can
+//! write: its count is 0, and its length has the highest bit set. The length of the tags counts it.
 
 use crate::base::limits::{TAG_BYTES_MAX, URI_TOLD_BYTES_MAX};
+use crate::base::quota::{IS_OWNER, is_token_name};
 use crate::wire::timer_json::{Tag, Tags};
 
 const HEADER_BYTES: usize = 4;
@@ -78,6 +83,30 @@ pub fn encode_content(target: &str, tags: &[Tag<'_>], opaque: &[u8], out: &mut V
     out.extend_from_slice(opaque);
 }
 
+/// Copies encoded content into `out`, which is cleared first, with an owner. The content must have
+/// none. A name that no token can have is left out.
+#[inline(never)]
+pub fn with_owner(content: &[u8], owner: &str, out: &mut Vec<u8>) {
+    out.clear();
+    let Some((header, rest)) = content.split_first_chunk::<HEADER_BYTES>() else { return };
+    let [target_low, target_high, tags_low, tags_high] = *header;
+    let target_len = usize::from(u16::from_le_bytes([target_low, target_high]));
+    let (target, rest) = rest.split_at_checked(target_len).unwrap_or((rest, &[]));
+    if !is_token_name(owner.as_bytes()) {
+        return out.extend_from_slice(content);
+    }
+    let tags_len = u16::from_le_bytes([tags_low, tags_high]);
+    let owner_len = (TAG_HEADER_BYTES + owner.len()) as u16;
+    out.reserve(content.len() + usize::from(owner_len));
+    out.extend_from_slice(&[target_low, target_high]);
+    out.extend_from_slice(&(tags_len + owner_len).to_le_bytes());
+    out.extend_from_slice(target);
+    out.extend_from_slice(&0_u32.to_le_bytes());
+    out.push(IS_OWNER | owner.len() as u8);
+    out.extend_from_slice(owner.as_bytes());
+    out.extend_from_slice(rest);
+}
+
 /// A view of encoded content. Only [`encode_content`] makes content, so a length that does not fit
 /// is a bug and panics.
 #[derive(Clone, Copy, Debug)]
@@ -99,16 +128,31 @@ impl<'a> Content<'a> {
         Self { target, tags, opaque }
     }
 
-    /// Whether the timer has a statistics tag. Cost: one comparison; [`Content::tags`] reads every
-    /// tag.
-    pub fn has_tags(&self) -> bool {
+    /// Whether the timer has a statistics tag or an owner. Cost: one comparison; [`Content::tags`]
+    /// reads every tag.
+    pub fn is_counted(&self) -> bool {
         !self.tags.is_empty()
+    }
+
+    /// The owner, and the encoded tags behind it.
+    fn owner_and_tags(&self) -> (Option<&'a str>, &'a [u8]) {
+        let [_, _, _, _, len, tail @ ..] = self.tags else { return (None, self.tags) };
+        let owner_len = usize::from(len & !IS_OWNER);
+        match tail.split_at_checked(owner_len) {
+            Some((owner, tags)) if len & IS_OWNER != 0 => (std::str::from_utf8(owner).ok(), tags),
+            _ => (None, self.tags),
+        }
+    }
+
+    /// The name of the token that the timer was written with, if the name had a limit of timers.
+    pub fn owner(&self) -> Option<&'a str> {
+        self.owner_and_tags().0
     }
 
     /// The statistics tags, read from their encoded form.
     pub fn tags(&self) -> Tags<'a> {
         let mut tags = Tags::none();
-        let mut rest = self.tags;
+        let mut rest = self.owner_and_tags().1;
         while let [c0, c1, c2, c3, len, tail @ ..] = rest {
             let (kind, next) = tail.split_at(usize::from(*len));
             let kind = std::str::from_utf8(kind).expect("tag names are stored from text");
@@ -136,7 +180,16 @@ mod tests {
                     assert_eq!(content.target, target.as_bytes());
                     assert_eq!(content.opaque, opaque);
                     assert_eq!(content.tags().as_slice(), tags);
-                    assert_eq!(content.has_tags(), !tags.is_empty());
+                    assert_eq!((content.is_counted(), content.owner()), (!tags.is_empty(), None));
+                    let mut owned = vec![7];
+                    with_owner(&bytes, "billing", &mut owned);
+                    let content = Content::decode(&owned);
+                    assert_eq!(content.target, target.as_bytes());
+                    assert_eq!(content.opaque, opaque);
+                    assert_eq!(content.tags().as_slice(), tags);
+                    assert_eq!((content.is_counted(), content.owner()), (true, Some("billing")));
+                    with_owner(&bytes, "no name", &mut owned);
+                    assert_eq!(owned, bytes);
                 }
             }
         }

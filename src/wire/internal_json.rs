@@ -9,7 +9,7 @@
 //!
 //! This service writes more members, which originals ignore:
 //!
-//! - `chronos-version` and `chronos-actives` in `reliability`,
+//! - `chronos-version`, `chronos-actives` and `chronos-owner` in `reliability`,
 //! - exact milliseconds in `timing`, if a time is not a whole number of seconds. They stand beside
 //!   the whole seconds that an original can read.
 
@@ -76,6 +76,8 @@ pub struct InternalPart<'a> {
     pub version: Option<u64>,
     /// `reliability.chronos-actives`: the mask, if a node of this service sent it.
     pub actives: Option<u16>,
+    /// `reliability.chronos-owner`: the name of the token that the timer was written with.
+    pub owner: Option<&'a str>,
     /// How many tags were left out: malformed tags, and tags beyond the sixteenth.
     pub tags_dropped: u32,
 }
@@ -145,6 +147,7 @@ struct Reliability<'a> {
     sites: Option<SiteNames<'a>>,
     version: Option<u64>,
     actives: Option<u16>,
+    owner: Option<&'a str>,
 }
 
 fn read_internal<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<AnyDocument<'a>, DocumentError> {
@@ -183,6 +186,7 @@ fn read_internal<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<AnyDocument<'a>, Doc
         sites: reliability.sites.unwrap_or_default(),
         version: reliability.version,
         actives: reliability.actives,
+        owner: reliability.owner,
         tags_dropped,
     };
     Ok(AnyDocument { timer, internal: Some(internal) })
@@ -272,6 +276,7 @@ fn read_reliability<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<Reliability<'a>, 
     const FACTOR: &str = "reliability.replication-factor";
     const VERSION: &str = "reliability.chronos-version";
     const ACTIVES: &str = "reliability.chronos-actives";
+    const OWNER: &str = "reliability.chronos-owner";
     let mut read = Reliability::default();
     for _ in 0..cursor.object("reliability")? {
         match cursor.key() {
@@ -299,6 +304,7 @@ fn read_reliability<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<Reliability<'a>, 
                 let actives = cursor.number(u16::MAX.into(), ACTIVES)? as u16;
                 set_once(&mut read.actives, actives, ACTIVES)?;
             }
+            "chronos-owner" => set_once(&mut read.owner, cursor.string(OWNER)?, OWNER)?,
             _ => cursor.skip(),
         }
     }
@@ -397,6 +403,9 @@ pub struct InternalTimer<'a> {
     pub version: Option<u64>,
     /// The mask, if the receiver is a node of this service.
     pub actives: Option<u16>,
+    /// The name of the token that the timer was written with, if the receiver is a node of this
+    /// service.
+    pub owner: Option<&'a str>,
 }
 
 /// A callback as the document writes it.
@@ -442,6 +451,10 @@ pub fn write_internal(timer: &InternalTimer<'_>, out: &mut Vec<u8>) {
     if let Some(actives) = timer.actives {
         out.extend_from_slice(b",\"chronos-actives\":");
         write_number(actives.into(), out);
+    }
+    if let Some(owner) = timer.owner {
+        out.extend_from_slice(b",\"chronos-owner\":");
+        write_string(owner, out);
     }
     out.extend_from_slice(b"},\"statistics\":{\"tag-info\":[");
     for (place, tag) in timer.tags.iter().enumerate() {

@@ -39,6 +39,7 @@ fn watched() -> InternalTimer<'static> {
         tags: &[],
         version: None,
         actives: None,
+        owner: None,
     }
 }
 
@@ -82,6 +83,7 @@ fn what_an_original_node_sends() {
             sites: ["site1"].into_iter().collect(),
             version: None,
             actives: None,
+            owner: None,
             tags_dropped: 0,
         };
         assert_eq!(document.internal, Some(expected));
@@ -110,6 +112,7 @@ fn nothing_is_lost_between_two_of_ours() {
         factor: Some(16),
         version: Some(u64::MAX),
         actives: Some(0b101),
+        owner: Some("billing"),
         start_delta_ms: -(START_MS_MAX as i64),
         sequence: SEQUENCE_MAX,
         tags: &[Tag { kind: "\u{e9}", count: 7 }],
@@ -127,6 +130,7 @@ fn nothing_is_lost_between_two_of_ours() {
         assert_eq!(timer.tags.as_slice(), ours.tags);
         assert_eq!(timer.replication_factor, Some(16));
         assert_eq!((part.version, part.actives), (ours.version, ours.actives));
+        assert_eq!(part.owner, Some("billing"));
         assert_eq!(part.start_delta_ms, Some(ours.start_delta_ms));
         assert_eq!(part.sequence, SEQUENCE_MAX);
     });

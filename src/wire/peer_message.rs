@@ -26,6 +26,7 @@ use crate::base::limits::{
     INTERVAL_MS_MAX, REPLICATION_FACTOR_MAX, SITES_PER_TIMER_MAX, TAG_BYTES_MAX,
     TAGS_PER_TIMER_MAX, URI_TOLD_BYTES_MAX,
 };
+use crate::base::quota::{IS_OWNER, is_token_name};
 use crate::base::ranked::{Replicas, Sites};
 use crate::base::time::TICK_NS;
 use crate::wire::callback_uri::is_authority;
@@ -173,6 +174,8 @@ pub enum PeerRefusal {
     Full = 2,
     /// The bytes are no message, or a value of the message is out of range.
     Malformed = 3,
+    /// The receiver holds as many timers of the owner as the owner may have.
+    TokenFull = 4,
 }
 
 /// The bytes are no message, or a value is beyond its limit. The text names the reason.
@@ -331,6 +334,7 @@ pub fn decode_result<'a>(input: &mut &'a [u8]) -> Result<PeerResult<'a>, PeerMes
             1 => Ok(PeerResult::Refused(PeerRefusal::FutureVersion)),
             2 => Ok(PeerResult::Refused(PeerRefusal::Full)),
             3 => Ok(PeerResult::Refused(PeerRefusal::Malformed)),
+            4 => Ok(PeerResult::Refused(PeerRefusal::TokenFull)),
             _ => Err(PeerMessageError("unknown reason of a refusal")),
         },
         FOUND => Ok(PeerResult::Found(bytes(input)?)),
@@ -475,6 +479,16 @@ fn check_content(authority: &str, content: &[u8]) -> Result<(), PeerMessageError
 
 fn check_tags(mut tags: &[u8]) -> Result<(), PeerMessageError> {
     const MALFORMED: PeerMessageError = PeerMessageError("malformed statistics tags");
+    const OWNER: PeerMessageError = PeerMessageError("malformed owner of a timer");
+    if tags.get(4).is_some_and(|length| length & IS_OWNER != 0) {
+        let count = u32::from_le_bytes(chunk(&mut tags).map_err(|_| OWNER)?);
+        let length = usize::from(byte(&mut tags).map_err(|_| OWNER)? & !IS_OWNER);
+        let (name, rest) = tags.split_at_checked(length).ok_or(OWNER)?;
+        if count != 0 || !is_token_name(name) {
+            return Err(OWNER);
+        }
+        tags = rest;
+    }
     for _ in 0..TAGS_PER_TIMER_MAX {
         if tags.is_empty() {
             break;

@@ -227,6 +227,22 @@ fn tags_and_opaque_data_that_are_none() {
     assert_eq!(accepts(&[(1, b"")]), MALFORMED);
     assert_eq!(accepts(&[(0, b"x")]), MALFORMED);
     assert_eq!(accepts(&[(1, b"\xff")]), MALFORMED);
+    // A name of a token stands before the tags, with a count of 0 and a bit in its length.
+    const OWNER: &str = "malformed owner of a timer";
+    let owned = |count: u32, length: u8, name: &[u8]| {
+        let tags = [&count.to_le_bytes()[..], &[length], name].concat();
+        [&[0, 0, tags.len() as u8, 0][..], &tags, b"opaque"].concat()
+    };
+    let content_of_owner = owned(0, 0x87, b"billing\x01\0\0\0\x01x");
+    let body = CopyBody { authority: "a", content: &content_of_owner };
+    assert!(decoded(&encoded(PeerMessage::Copy(usual(Some(body))))).is_ok());
+    let refused_owner = |count, length, name: &[u8]| refused_body("a", &owned(count, length, name));
+    assert_eq!(refused_owner(1, 0x87, b"billing"), OWNER, "a count");
+    assert_eq!(refused_owner(0, 0x88, b"billing"), OWNER, "longer than all tags");
+    assert_eq!(refused_owner(0, 0x80, b""), OWNER);
+    assert_eq!(refused_owner(0, 0xc1, &name), OWNER);
+    assert_eq!(refused_owner(0, 0x82, b"a "), OWNER, "a name that no token has");
+    assert_eq!(refused_owner(0, 0x81, b"a\0\0\0\0\x81b"), MALFORMED, "two of them");
     // The tag claims to be longer than all tags together; the opaque data must not complete it.
     let cut_off = [&[0, 0, 6, 0, 1, 0, 0, 0, 2, b'x'][..], b"yz"].concat();
     assert_eq!(refused_body("a", &cut_off), MALFORMED);
@@ -246,6 +262,7 @@ fn results() {
         (PeerResult::Refused(PeerRefusal::FutureVersion), 2),
         (PeerResult::Refused(PeerRefusal::Full), 2),
         (PeerResult::Refused(PeerRefusal::Malformed), 2),
+        (PeerResult::Refused(PeerRefusal::TokenFull), 2),
         (PeerResult::Found(b""), 2),
         (PeerResult::Found(&[7; 200]), 203),
         (PeerResult::NotFound, 1),
@@ -269,7 +286,7 @@ fn results() {
     for kind in (0..=255).filter(|kind| !(1..=9).contains(kind)) {
         assert_eq!(refused(&[kind, 1, 1, 1, 1, 1, 1, 1, 1, 1]), "unknown kind of result");
     }
-    for reason in [0, 4, 255] {
+    for reason in [0, 5, 255] {
         assert_eq!(refused(&[5, reason]), "unknown reason of a refusal");
     }
     for factor in [0, 17, 255] {

@@ -18,4 +18,5 @@ mod semantics;
 mod signatures;
 mod sink;
 mod stop;
+mod token_limits;
 mod tokens;

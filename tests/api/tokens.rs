@@ -1,5 +1,6 @@
 //! Tokens of clients: made by `chronos token new`, shown with each request, read again on SIGHUP.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -24,7 +25,7 @@ fn new_token(file: &Path, name: &str, role: &str) -> String {
     token.trim_end().to_owned()
 }
 
-fn token_command(words: &[&str], file: Option<&Path>) -> Output {
+pub fn token_command(words: &[&str], file: Option<&Path>) -> Output {
     let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
     command.args(["token", "new"]).args(words);
     if let Some(file) = file {
@@ -54,7 +55,7 @@ impl Guarded {
     }
 }
 
-fn text(method: &str, path: &str, authorization: Option<&str>) -> String {
+pub fn text(method: &str, path: &str, authorization: Option<&str>) -> String {
     let body = if method == "POST" || method == "PUT" { far_document() } else { String::new() };
     let shown = authorization.map(|value| format!("Authorization: {value}\r\n"));
     format!(
@@ -208,4 +209,26 @@ fn orders_need_the_token_of_an_operator() {
     let mut admin = super::harness::Client::connect(guarded.node.admin);
     admin.send("GET /cluster HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(admin.answer().status, 200);
+}
+
+/// A pipe in place of the file would be read for ever, and a file that others may read would not be
+/// taken by a node.
+#[test]
+fn a_file_that_no_node_would_take_gets_no_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("tokens");
+    let words = ["--name", "x", "--role", "client"];
+    let refusal = |told: &str| {
+        let output = token_command(&words, Some(&file));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && said.contains(told), "{said}");
+        assert_eq!(output.stdout, b"", "no token is shown");
+    };
+    assert!(children::command("mkfifo").arg(&file).status().expect("it runs").success());
+    refusal("it is no file");
+    std::fs::remove_file(&file).expect("there");
+    std::fs::write(&file, "").expect("written");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).expect("its own");
+    refusal("chmod 600");
+    assert_eq!(std::fs::read(&file).expect("there"), b"");
 }

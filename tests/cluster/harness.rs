@@ -384,7 +384,7 @@ impl Cluster {
 
     /// Returns what the admin API of a node says of the cluster; `None` if the node does not
     /// answer.
-    fn look(&self, place: usize) -> Option<Value> {
+    pub fn look(&self, place: usize) -> Option<Value> {
         let answer = request(self.admin(place), "GET", "/cluster", "").ok()?;
         serde_json::from_str(&answer.body).ok()
     }

@@ -35,6 +35,7 @@ mod sites;
 mod splits;
 mod tls;
 mod tls_wrong;
+mod token_limits;
 
 /// The longest stories come first, because they decide how long all of them take.
 const STORIES: &[&[Story]] = &[
@@ -50,6 +51,7 @@ const STORIES: &[&[Story]] = &[
     deaths::STORIES,
     secrets::STORIES,
     signatures::STORIES,
+    token_limits::STORIES,
     sites::STORIES,
     requests::STORIES,
 ];

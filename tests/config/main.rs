@@ -82,7 +82,10 @@ fn files_that_cannot_be_read_are_named() {
     let directory = failure(&chronos(&["--config", "/", "--check-config"], &[]), 2);
     assert!(directory.contains("/: cannot be read"), "{directory}");
     let endless = failure(&chronos(&["--config", "/dev/zero", "--check-config"], &[]), 2);
-    assert!(endless.contains("larger than 1048576 bytes"), "{endless}");
+    assert!(endless.contains("/dev/zero: cannot be read: it is no file"), "{endless}");
+    let long = file(&"#\n".repeat(1 << 20));
+    let long = failure(&chronos(&["--config", path(&long), "--check-config"], &[]), 2);
+    assert!(long.contains("larger than 1048576 bytes"), "{long}");
     let mut latin = NamedTempFile::new().expect("a temporary file");
     latin.write_all(b"[node]\n# caf\xe9\n").expect("written");
     let errors = failure(&chronos(&["--config", path(&latin), "--check-config"], &[]), 2);

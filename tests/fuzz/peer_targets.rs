@@ -11,7 +11,7 @@ use chronos::core::peers::handshake::{
 };
 use chronos::core::peers::secret::{SECRETS_MAX, Secrets};
 use chronos::node::callbacks::signing::{self, Pop, Signer};
-use chronos::timer::definition::{Content, encode_content};
+use chronos::timer::definition::{Content, encode_content, with_owner};
 use chronos::timer::version::Version;
 use chronos::wire::callback_uri::parse_callback_uri;
 use chronos::wire::internal_json::{
@@ -69,6 +69,10 @@ fn check_copy(copy: &TimerCopy<'_>) {
     let tags = parts.tags();
     let mut again = Vec::new();
     encode_content(target, tags.as_slice(), parts.opaque, &mut again);
+    if let Some(owner) = parts.owner() {
+        let plain = std::mem::take(&mut again);
+        with_owner(&plain, owner, &mut again);
+    }
     assert_eq!(again, content, "content has one form");
     let uri = format!("http://{authority}{target}");
     let uri = parse_callback_uri(&uri).expect("authority and target are those of a URI");
@@ -198,6 +202,7 @@ fn check_rewritten(document: &AnyDocument<'_>) {
         tags: timer.tags.as_slice(),
         version: part.version,
         actives: part.actives,
+        owner: part.owner,
     };
     let (mut first, mut second) = (Vec::new(), Vec::new());
     write_internal(&rewritten, &mut first);
@@ -225,6 +230,7 @@ fn check_rewritten(document: &AnyDocument<'_>) {
             tags: read.timer.tags.as_slice(),
             version: again.version,
             actives: again.actives,
+            owner: again.owner,
             ..rewritten
         },
         &mut second,

@@ -3,7 +3,7 @@
 use chronos::base::ids::{NodeHash, SiteHash, TimerId};
 use chronos::base::ranked::{Replicas, Sites};
 use chronos::base::time::{MonoNs, Now, WallMs};
-use chronos::timer::definition::encode_content;
+use chronos::timer::definition::{encode_content, with_owner};
 use chronos::wire::peer_frame::{FrameKind, begin_frame, end_frame};
 use chronos::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy,
@@ -71,6 +71,8 @@ fn messages() -> Vec<Vec<u8>> {
     let mut content = Vec::new();
     let tags = [Tag { kind: "CALL", count: 1 }, Tag { kind: "REG", count: u32::MAX }];
     encode_content("/a%2Fb?c", &tags, b"opaque", &mut content);
+    let mut owned = Vec::new();
+    with_owner(&content, "billing", &mut owned);
     let mut plain = Vec::new();
     encode_content("", &[], b"", &mut plain);
     vec![
@@ -81,6 +83,7 @@ fn messages() -> Vec<Vec<u8>> {
         encoded(PeerMessage::NoRoom { id: TimerId(7), at: NodeHash(0x0102_0304) }),
         encoded(copy(1, None)),
         encoded(copy(2, Some(CopyBody { authority: "ralf.example:10888", content: &content }))),
+        encoded(copy(2, Some(CopyBody { authority: "a", content: &owned }))),
         encoded(copy(16, Some(CopyBody { authority: "[::1]:80", content: &plain }))),
     ]
 }

@@ -4,7 +4,7 @@ use chronos::base::ids::{ShardCount, ShardIndex, TimerId};
 use chronos::base::time::Now;
 use chronos::core::Core;
 use chronos::shard::effects::{self, Answer, Refusal, Reply, Request, Requester, TimerView};
-use chronos::timer::definition::{Content, Definition, encode_content};
+use chronos::timer::definition::{Content, Definition, encode_content, with_owner};
 
 use super::driver::Input;
 use super::model::{Checked, Moment, broken};
@@ -19,6 +19,11 @@ pub struct Asked {
     pub asked_ns: u64,
     pub life: u64,
     pub is_answered: bool,
+}
+
+/// Returns the owner of a write's timer. Some have none.
+fn owner(name: usize) -> Option<&'static str> {
+    name.is_multiple_of(3).then_some(["a", "b"][name % 2])
 }
 
 /// Returns the content of a callback. It is made from the name of the write, so that any mix-up
@@ -89,6 +94,10 @@ impl World {
                 let host = authority(wish.host);
                 let opaque = opaque(name, wish.opaque_bytes);
                 encode_content(&format!("/{name}"), &[], &opaque, &mut content);
+                if let Some(owner) = owner(name) {
+                    let plain = std::mem::take(&mut content);
+                    with_owner(&plain, owner, &mut content);
+                }
                 let Wish { interval_ms, repeat_for_ms, .. } = wish;
                 let (factor, authority, content) = (None, &host[..], &content[..]);
                 let definition =
@@ -113,7 +122,9 @@ impl World {
     ) -> Result<u32, kit::simulator::story::Violation> {
         let wish = wish_of(self.asked[&name].operation.kind);
         let is_same = wish.is_some_and(|wish| {
-            content.opaque == opaque(name, wish.opaque_bytes) && host == authority(wish.host)
+            content.opaque == opaque(name, wish.opaque_bytes)
+                && content.owner() == owner(name)
+                && host == authority(wish.host)
         });
         match wish.filter(|_| is_same) {
             Some(wish) => Ok(wish.host),

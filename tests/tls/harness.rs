@@ -30,7 +30,7 @@ pub struct Node {
     /// The admin API.
     pub admin: SocketAddr,
     logged: Arc<Mutex<String>>,
-    _config: NamedTempFile,
+    config: NamedTempFile,
 }
 
 impl Drop for Node {
@@ -98,7 +98,7 @@ impl Node {
         });
         let address = |found: Option<SocketAddr>| found.expect("told first");
         let (plain, secure, admin) = (address(plain), address(secure), address(admin));
-        Node { process, plain, secure, admin, logged, _config: file }
+        Node { process, plain, secure, admin, logged, config: file }
     }
 
     /// Everything that the node has logged so far.
@@ -108,8 +108,15 @@ impl Node {
 
     /// Sends SIGHUP and waits until the node has logged `told` once more.
     pub fn reload(&self, told: &str) {
+        self.change(told, || {});
+    }
+
+    /// Changes files, sends SIGHUP and waits until the node has logged `told` once more: it may
+    /// have noticed by itself.
+    pub fn change(&self, told: &str, change: impl FnOnce()) {
         let count = |logged: String| logged.matches(told).count();
         let before = count(self.logged());
+        change();
         assert!(signal(self.process.id(), "HUP").success());
         let what = format!("`{told}` in the log");
         kit::until::until(&what, PATIENCE, || (count(self.logged()) > before).then_some(()));
@@ -118,6 +125,19 @@ impl Node {
     /// Asks the node to stop in order.
     pub fn stop(&self) {
         assert!(signal(self.process.id(), "TERM").success());
+    }
+
+    /// Puts a pipe in place of the configuration file.
+    pub fn become_pipe(&self) {
+        std::fs::remove_file(self.config.path()).expect("there");
+        let made = children::command("mkfifo").arg(self.config.path()).status();
+        assert!(made.expect("it runs").success());
+    }
+
+    /// Waits until the node says that it has stopped.
+    pub fn ended(&self) {
+        let stopped = || self.logged().contains("\"stopped\"").then_some(());
+        kit::until::until("the end of the node", PATIENCE, stopped);
     }
 
     /// A counter of the admin API, summed over the cores.

@@ -22,8 +22,7 @@ fn new_connections_get_the_new_certificate_and_old_ones_stay() {
     let node = Node::start(&files.config(""));
     let mut old = Client::connect(&node, &former.trusting(&[&TLS13], None));
     old.create();
-    files.put(&present.server());
-    node.reload("get the new certificate");
+    node.change("get the new certificate", || files.put(&present.server()));
     // Each core takes it in its next turn.
     kit::until::until("the new certificate", PATIENCE, || shows(&node, &present).then_some(()));
     old.create();
@@ -38,8 +37,7 @@ fn a_ticket_survives_a_renewed_certificate() {
     let node = Node::start(&files.config(""));
     let config = authority.trusting(&[&TLS13], None);
     Client::connect(&node, &config).create();
-    files.put(&authority.server());
-    node.reload("get the new certificate");
+    node.change("get the new certificate", || files.put(&authority.server()));
     for _ in 0..10 {
         let mut client = Client::connect(&node, &config);
         client.create();
@@ -63,9 +61,57 @@ fn bad_files_leave_the_old_ones_in_force() {
     std::fs::remove_file(files.path("cert.pem")).expect("there");
     node.reload("cert.pem: cannot be read");
     assert!(shows(&node, &authority));
-    files.put(&other.server());
-    node.reload("get the new certificate");
+    node.change("get the new certificate", || files.put(&other.server()));
     kit::until::until("the new certificate", PATIENCE, || shows(&node, &other).then_some(()));
+}
+
+/// Programs renew certificates and send no signal.
+#[test]
+fn files_that_change_are_taken_without_a_signal() {
+    let (former, present) = (Authority::new(), Authority::new());
+    let files = Files::new(&former.server());
+    let node = Node::start(&files.config(""));
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut old = Client::connect(&node, &former.trusting(&[&TLS13], None));
+            while !is_over.load(SeqCst) {
+                old.create();
+            }
+        });
+        let _over = Over(&is_over);
+        let new = present.server();
+        // The certificate comes first: it does not fit the key that is still there.
+        files.write("cert.pem", &new.certificate, 0o644);
+        let told = "the files of TLS have changed and cannot be taken";
+        kit::until::until(told, PATIENCE, || node.logged().contains(told).then_some(()));
+        assert!(shows(&node, &former), "the former files stay in force");
+        files.write("key.pem", &new.key, 0o600);
+        kit::until::until("the new one", PATIENCE, || shows(&node, &present).then_some(()));
+        assert_eq!(node.logged().matches(told).count(), 1, "told once");
+    });
+}
+
+/// A pipe has no end until its writer has gone, and a control thread that waits hears no signal.
+#[test]
+fn a_pipe_in_place_of_a_file_holds_up_nobody() {
+    let files = Files::new(&Authority::new().server());
+    let node = Node::start(&files.config(""));
+    for (name, told) in [("key.pem", "not reloaded: [tls] key: "), ("cert.pem", "cert: ")] {
+        std::fs::remove_file(files.path(name)).expect("there");
+        assert!(
+            kit::children::command("mkfifo")
+                .arg(files.path(name))
+                .status()
+                .expect("it runs")
+                .success()
+        );
+        node.reload(told);
+    }
+    node.become_pipe();
+    node.reload("it is no file, but a folder, a pipe or a device");
+    node.stop();
+    node.ended();
 }
 
 /// Ends the clients of a test, also of one that fails.
@@ -101,8 +147,7 @@ fn no_request_fails_while_certificates_change() {
         let _over = Over(&is_over);
         for _ in 0..20 {
             let before = fresh.load(SeqCst);
-            files.put(&authority.server());
-            node.reload("get the new certificate");
+            node.change("get the new certificate", || files.put(&authority.server()));
             kit::until::until("a new connection", PATIENCE, || {
                 (fresh.load(SeqCst) > before + 1).then_some(())
             });

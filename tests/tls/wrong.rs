@@ -8,7 +8,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection};
 
 use super::authorities::{Authority, Files};
-use super::harness::{Client, Node, connect, session};
+use super::harness::{Client, Node, PATIENCE, connect, session};
 
 /// All that comes until the end of a connection, in whichever way it ends.
 fn rest(stream: &mut TcpStream) -> Vec<u8> {
@@ -194,6 +194,36 @@ fn a_handshake_that_never_ends_is_ended() {
     let mut first = [0; 12];
     whole.read_exact(&mut first).expect("an answer");
     assert_eq!(&first, b"HTTP/1.1 200");
+    node.await_metric("chronos_tls_failed_total", 4);
+}
+
+/// What handshakes hold is counted, and bounded over all connections of a core.
+#[test]
+fn handshakes_that_are_never_complete_have_a_bound_together() {
+    let authority = Authority::new();
+    let files = Files::new(&authority.server());
+    let limits = "[limits]\nbody_bytes_max = 65536\nopaque_bytes_max = 65536\n\
+                  header_bytes_max = 65536\npartial_bytes_per_core_max = 200000";
+    let node = Node::start(&files.config(limits));
+    let first = [&[22, 3, 1, 0, 4][..], &[1, 0, 0xff, 0xff]].concat();
+    let piece = [&[22, 3, 1, 0x38, 0][..], &[0; 0x3800]].concat();
+    let begin = || {
+        let mut stream = connect(node.secure);
+        // Whether the node ends it before its last bytes are sent is chance.
+        let _ = stream.write_all(&first);
+        let _ = (0..4).try_for_each(|_| stream.write_all(&piece));
+        stream
+    };
+    let one = begin();
+    let held = || (node.metric("chronos_partial_bytes") > 4 * 0x3800).then_some(());
+    kit::until::until("the bytes of a handshake to be counted", PATIENCE, held);
+    // Two cores of 200 000 bytes have room for six.
+    let many: Vec<_> = (0..40).map(|_| begin()).collect();
+    let few = || (node.metric("chronos_connections") <= 6).then_some(());
+    kit::until::until("most of them to end", PATIENCE, few);
+    assert!(node.metric("chronos_partial_bytes") <= 400_000);
+    drop((one, many));
+    assert_alive(&node, &authority.trusting(&[&TLS13], None));
 }
 
 /// More than any handshake has, in records that never make a message.
@@ -265,4 +295,22 @@ fn the_last_place_is_not_paid_for_with_a_handshake() {
     let all: Vec<_> = (0..12).map(|_| try_one()).collect();
     let served = all.iter().filter(|one| one.is_ok()).count();
     assert!((1..=2).contains(&served), "{served} served");
+}
+
+/// The answer comes at the head, and the client may still be sending: it is read, not reset away.
+#[test]
+fn a_client_that_is_refused_at_the_head_reads_why() {
+    let authority = Authority::new();
+    let files = Files::new(&authority.server());
+    let line = "x client 0000000000000000000000000000000000000000000000000000000000000000\n";
+    files.write("tokens", line, 0o600);
+    let tokens = files.path("tokens");
+    let node = Node::start(&format!("auth.tokens_file = {tokens:?}\n{}", files.config("")));
+    let body = "x".repeat(1 << 20);
+    for _ in 0..30 {
+        let mut client = Client::connect(&node, &authority.trusting(&[&TLS13], None));
+        client.send("POST", "/timers", &body).expect("taken and thrown away");
+        let answer = client.answer().expect("the answer, and no reset");
+        assert!(answer.head.starts_with("HTTP/1.1 401 "), "{}", answer.head);
+    }
 }

@@ -1,7 +1,7 @@
 //! `chronos cluster certs`: an authority of the cluster's own, and certificates of its nodes and
 //! clients, for those who have no authority.
 
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
 use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -17,6 +17,8 @@ use rcgen::{
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
+use crate::control::config::regular_file;
+use crate::tls::material::FILE_BYTES_MAX;
 use crate::wire::callback_uri::is_host_name;
 
 const EXAMPLES: &str = "\
@@ -126,7 +128,8 @@ fn authority(out: &Path, today: Date) -> Result<(Issuer<'static, KeyPair>, Strin
         return Ok((Issuer::new(parameters, key), format!("{}\n", pem.display())));
     }
     let read = |path: &Path| {
-        fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+        regular_file::read(path, FILE_BYTES_MAX)
+            .map_err(|error| format!("cannot read {}: {error}", path.display()))
     };
     let text = String::from_utf8(read(&key_file)?).unwrap_or_default();
     let key = KeyPair::from_pem(&text)

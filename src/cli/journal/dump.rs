@@ -176,6 +176,7 @@ fn timer_fields(place: &PagePlace, copy: &TimerCopy<'_>, is_opaque: bool) -> Vec
         let content = Content::decode(body.content);
         let target = String::from_utf8_lossy(content.target);
         fields.push(("uri", json!(format!("http://{}{target}", body.authority))));
+        fields.extend(content.owner().map(|owner| ("owner", json!(owner))));
         fields.push(("opaque_bytes", json!(content.opaque.len())));
         if is_opaque {
             fields.push(("opaque", json!(String::from_utf8_lossy(content.opaque))));

@@ -2,12 +2,13 @@
 //! order stay. This file checks nothing: the caller has checked the lists.
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use toml_edit::{Array, DocumentMut, Item, Table, Value};
 
 use crate::control::config::error::CONFIG_BYTES_MAX;
+use crate::control::config::regular_file;
 
 /// The keys of the three lists in `[cluster]` of a TOML file.
 const TOML_KEYS: [&str; 3] = ["nodes", "joining", "leaving"];
@@ -89,8 +90,8 @@ impl MembershipFile {
     }
 
     fn read(&self, path: &Path) -> Result<String, MembershipFileError> {
-        let file = match fs::File::open(path) {
-            Ok(file) => file,
+        let bytes = match regular_file::read(path, CONFIG_BYTES_MAX) {
+            Ok(bytes) => bytes,
             Err(error)
                 if error.kind() == io::ErrorKind::NotFound
                     && matches!(self, MembershipFile::Ini(_)) =>
@@ -99,17 +100,10 @@ impl MembershipFile {
             }
             Err(error) => return Err(failed(path, error)),
         };
-        let mut text = String::new();
-        file.take(CONFIG_BYTES_MAX as u64 + 1)
-            .read_to_string(&mut text)
-            .map_err(|error| failed(path, error))?;
-        if text.len() > CONFIG_BYTES_MAX {
-            return Err(MembershipFileError::Content {
-                file: path.display().to_string(),
-                reason: format!("larger than {CONFIG_BYTES_MAX} bytes"),
-            });
-        }
-        Ok(text)
+        String::from_utf8(bytes).map_err(|_| MembershipFileError::Content {
+            file: path.display().to_string(),
+            reason: "it is not UTF-8".into(),
+        })
     }
 }
 

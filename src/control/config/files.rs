@@ -2,16 +2,15 @@
 //! this file reads configuration files. It does not check what they say.
 
 use std::collections::BTreeSet;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use super::error::{CONFIG_BYTES_MAX, ConfigError, Problem};
 use super::load::{Loaded, Sources, load};
+use super::named_files::GROUPS;
 use super::peer_tls::PeerTlsConfig;
-use super::settings::Config;
+use super::regular_file;
 use super::tls::TlsConfig;
-use super::{peer_tls, secret_file, tls};
 use crate::control::cluster::membership_file::MembershipFile;
 
 /// Files of an existing deployment (docs/compat/timer-service.md §2), used where no flag names
@@ -154,53 +153,22 @@ impl ConfigFiles {
                 *path = self.folder.join(&*path).display().to_string();
             }
         }
-        loaded.warnings.extend(read_named(config)?);
+        for group in &GROUPS {
+            (group.read)(config, &mut loaded.warnings)?;
+        }
         self.seen.append(&mut seen);
         loaded.warnings.splice(0..0, missing);
         Ok(loaded)
     }
 }
 
-/// Reads the files that a configuration names. Returns what to say of them.
-fn read_named(config: &mut Config) -> Result<Vec<String>, Problem> {
-    let mut warnings = Vec::new();
-    if !config.secret_file.is_empty() {
-        let secrets = secret_file::read(Path::new(&config.secret_file));
-        config.node.guard.secrets = Some(Arc::new(secrets.map_err(Problem::Secret)?));
-    }
-    if !config.tokens_file.is_empty() {
-        let tokens = secret_file::read_tokens(Path::new(&config.tokens_file));
-        config.node.tokens = Some(Arc::new(tokens.map_err(Problem::Tokens)?));
-    }
-    if !config.signing_secrets_file.is_empty() {
-        let signer = secret_file::read_signer(Path::new(&config.signing_secrets_file));
-        config.node.signer = Some(Arc::new(signer.map_err(Problem::Signing)?));
-    }
-    let listen = config.tls.address(config.node.listen);
-    if let Some(listen) = listen.filter(|_| config.node.serves_timers) {
-        let (settings, untimely) = tls::read(&config.tls, listen).map_err(Problem::Tls)?;
-        config.node.tls = Some(settings);
-        warnings.extend(untimely);
-    }
-    let (peers, clients, name) = (&config.peer_tls, &config.tls, &config.node.name);
-    let read = peer_tls::read(peers, clients, name).map_err(Problem::PeerTls)?;
-    if let Some((settings, untimely)) = read.filter(|_| config.node.serves_timers) {
-        config.node.peer_tls = Some(settings);
-        warnings.extend(untimely);
-    }
-    Ok(warnings)
-}
-
 /// Returns the text of a file. Reads at most one byte more than a configuration may have.
 fn read_file(path: &Path) -> Result<String, Problem> {
     let file = path.display().to_string();
     let unreadable = |reason: String| Problem::Unreadable { file: file.clone(), reason };
-    let opened = std::fs::File::open(path).map_err(|error| unreadable(error.to_string()))?;
-    let mut bytes = Vec::new();
-    opened
-        .take(CONFIG_BYTES_MAX as u64 + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| unreadable(error.to_string()))?;
+    let read = regular_file::open(path)
+        .and_then(|opened| regular_file::read_beyond(&opened, CONFIG_BYTES_MAX));
+    let bytes = read.map_err(|error| unreadable(error.to_string()))?;
     if bytes.len() > CONFIG_BYTES_MAX {
         return Err(Problem::TooLarge { file });
     }

@@ -278,8 +278,9 @@ pub static KEYS: [Key; 98] = [
         kind: ValueKind::Text { bytes_max: 4_096 },
         flag: None,
         help: "The file of the tokens that clients show (chronos token new makes one and its \
-               line): a name, a role and the SHA-256 of the token a line. Writable and readable \
-               by this user alone, and read again on SIGHUP. Empty: nobody needs a token.",
+               line): a name, a role, the SHA-256 of the token and the limits of its name a line. \
+               Writable and readable by this user alone, and read again on SIGHUP. Empty: nobody \
+               needs a token.",
         get: |config| Value::Text(config.tokens_file.clone()),
         set: |config, value| config.tokens_file = value.text().into(),
     },

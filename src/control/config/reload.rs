@@ -14,6 +14,7 @@ use super::keys::KEYS;
 use super::load::Loaded;
 use super::settings::Config;
 use super::tls::TlsConfig;
+use super::watch::Watch;
 use crate::cluster::view::View;
 use crate::node::callbacks::policy::Rules;
 use crate::node::commands::Command;
@@ -26,6 +27,8 @@ pub(crate) struct Reloader {
     config: Config,
     /// The view that the cores were given last.
     view: Arc<View>,
+    /// The files that the configuration names.
+    watch: Watch,
     /// What the cores are to be told of what has changed.
     commands: Vec<Command>,
 }
@@ -33,7 +36,8 @@ pub(crate) struct Reloader {
 impl Reloader {
     /// Makes the reloader of a node that was started with `config` from `files` and has this view.
     pub(crate) fn new(files: ConfigFiles, config: Config, view: Arc<View>) -> Self {
-        Self { files, config, view, commands: Vec::new() }
+        let watch = Watch::new(&config);
+        Self { files, config, view, watch, commands: Vec::new() }
     }
 
     /// Returns the view that the cores were given last.
@@ -44,6 +48,18 @@ impl Reloader {
     /// Returns what the cores are to be told since the last call, but the members.
     pub(crate) fn take_commands(&mut self) -> Vec<Command> {
         std::mem::take(&mut self.commands)
+    }
+
+    /// Takes files that the configuration names and that have changed since the last call. The
+    /// configuration itself is not read.
+    pub(crate) fn look_at_files(&mut self) {
+        let (all, told) = self.watch.look(&self.config);
+        for read in all {
+            self.take_files(read);
+        }
+        for warning in told {
+            warn!("{warning}");
+        }
     }
 
     /// Reads the files again. Returns
@@ -79,8 +95,7 @@ impl Reloader {
         }
         if config.membership == self.config.membership {
             info!("reloaded: the members are the same");
-            self.read_rest(&config);
-            self.read_acceptor(config);
+            self.read_rest(config);
             return Ok(None);
         }
         let view = View::build(Some(&self.view), &config.membership);
@@ -92,9 +107,8 @@ impl Reloader {
             );
         }
         self.view = view;
-        self.read_rest(&config);
         self.config.membership.clone_from(&config.membership);
-        self.read_acceptor(config);
+        self.read_rest(config);
         announce(&self.config);
         Ok(Some(self.view.clone()))
     }
@@ -102,11 +116,21 @@ impl Reloader {
 
 impl Reloader {
     /// Takes what else may change while a node runs.
-    fn read_rest(&mut self, read: &Config) {
-        self.read_secrets(read);
-        self.read_tokens(read);
-        self.read_signer(read);
-        self.read_peer_tls(read);
+    fn read_rest(&mut self, read: Config) {
+        self.read_rules(&read);
+        self.take_files(read);
+    }
+
+    /// Takes the contents of files.
+    fn take_files(&mut self, read: Config) {
+        self.read_secrets(&read);
+        self.read_tokens(&read);
+        self.read_signer(&read);
+        self.read_peer_tls(&read);
+        self.read_acceptor(read);
+    }
+
+    fn read_rules(&mut self, read: &Config) {
         if self.config.node.rules != read.node.rules {
             self.config.node.rules.clone_from(&read.node.rules);
             self.commands.push(Command::Rules(Arc::new(read.node.rules.clone())));
@@ -151,8 +175,13 @@ impl Reloader {
         if let Some(tokens) =
             tokens.as_ref().filter(|_| is_same_file && *running != read.node.tokens)
         {
-            *running = Some(Arc::clone(tokens));
-            self.commands.push(Command::Tokens(Arc::clone(tokens)));
+            // What the names use goes on: their timers and connections are still there.
+            let tokens = match running {
+                Some(former) => Arc::new(tokens.going_on_from(former)),
+                None => Arc::clone(tokens),
+            };
+            *running = Some(Arc::clone(&tokens));
+            self.commands.push(Command::Tokens(Arc::clone(&tokens)));
             info!(count = tokens.count(), "reloaded: the tokens of clients have changed");
         }
     }
@@ -245,6 +274,7 @@ fn changed(running: &Config, read: &Config) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::control::config::files::IniFiles;
+    use crate::node::clients::tokens::{Role, line_of};
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
@@ -337,6 +367,45 @@ mod tests {
         std::fs::write(folder.path().join("cluster"), "[cluster]\nlocalhost = a\nnode = a\n")
             .expect("written");
         assert!(reloader.reload().is_ok() && count(&mut reloader).is_none());
+    }
+
+    /// Certificates are no longer asked for at once, tokens only after a restart: in between the
+    /// listener would be open.
+    #[test]
+    fn what_would_be_open_until_a_restart_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        let write = |name: &str, text: &str| {
+            std::fs::write(path(name), text).expect("written");
+            let mode = std::fs::Permissions::from_mode(0o600);
+            std::fs::set_permissions(path(name), mode).expect("its own file");
+        };
+        let key = rcgen::KeyPair::generate().expect("randomness");
+        let parameters = rcgen::CertificateParams::new(vec!["localhost".to_owned()]);
+        let certificate = parameters.expect("a name").self_signed(&key).expect("its own");
+        write("cert", &certificate.pem());
+        write("key", &key.serialize_pem());
+        write("tokens", &line_of("ops", Role::Operator, "a token"));
+        let config = |tls: &str, rest: &str| {
+            let (cert, key) = (path("cert"), path("key"));
+            format!(
+                "node.listen_tls = '10.0.0.1:7443'\n{rest}\n[tls]\ncert = {cert:?}\n\
+                 key = {key:?}\n{tls}"
+            )
+        };
+        let asks = format!("client_auth = 'required'\nclient_ca = {:?}", path("cert"));
+        let tokens = format!("auth.tokens_file = {:?}", path("tokens"));
+        write("toml", &config(&asks, ""));
+        let mut files = ConfigFiles::new(Some(&path("toml")), None, Vec::new(), Vec::new());
+        let running = files.load().expect("fine").config;
+        let mut reloader = Reloader::new(files, running, Arc::new(View::alone("a")));
+        write("toml", &config("", &tokens));
+        let told = reloader.reload().expect_err("open until a restart");
+        assert!(told.contains("until a restart") && told.contains("listen_tls"), "{told}");
+        assert!(reloader.take_commands().is_empty(), "nothing has changed");
+        // The other order is fine: tokens first, and after a restart no certificates.
+        write("toml", &config(&asks, &tokens));
+        assert!(reloader.reload().is_ok());
     }
 
     #[test]

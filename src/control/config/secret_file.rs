@@ -2,11 +2,11 @@
 //! that of a private key. Their permissions, and their contents. No message and no log line shows a
 //! secret.
 
-use std::fs::{File, Metadata};
-use std::io::Read;
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use super::regular_file;
 use crate::core::peers::secret::{FILE_BYTES_MAX, SecretError, Secrets};
 use crate::node::callbacks::signing::{self, Signer, SigningError};
 use crate::node::clients::tokens::{self, Tokens, TokensError};
@@ -98,14 +98,11 @@ pub(super) fn read_private(path: &Path, bytes_max: usize) -> Result<Vec<u8>, Sec
         let reason = error.to_string();
         SecretFileError::Unreadable { file: file.clone(), reason }
     };
-    // Checked before the file is opened as well: opening a pipe would wait for its other end.
+    // Checked before the file is opened as well: what is no file has a message of its own.
     check(&file, &std::fs::metadata(path).map_err(unreadable)?, user_id())?;
-    let opened = File::open(path).map_err(unreadable)?;
+    let opened = regular_file::open(path).map_err(unreadable)?;
     check(&file, &opened.metadata().map_err(unreadable)?, user_id())?;
-    let mut text = Vec::new();
-    let mut bounded = opened.take(bytes_max as u64 + 1);
-    bounded.read_to_end(&mut text).map_err(unreadable)?;
-    Ok(text)
+    regular_file::read_beyond(&opened, bytes_max).map_err(unreadable)
 }
 
 /// Checks that only the owner can have written the file or read it.

@@ -101,6 +101,11 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Whether a listener speaks TLS.
+    pub(super) fn has_tls(&self) -> bool {
+        !self.tls.cert.is_empty()
+    }
+
     /// Returns where the value of a key came from.
     pub(crate) fn origin<'a>(&'a self, section: &'a str, name: &'a str) -> &'a Origin {
         self.origins.get(&(section, name)).unwrap_or(&Origin::Default)

@@ -1,13 +1,12 @@
 //! TLS for clients as configured: the keys of `[tls]`, and what their files say. The key's file is
 //! for its owner alone; no message shows anything of it.
 
-use std::fs::File;
-use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::regular_file;
 use super::secret_file::{SecretFileError, read_private};
 use crate::node::settings::TlsSettings;
 use crate::tls::acceptor::{Acceptor, ClientAuth, Material};
@@ -87,11 +86,11 @@ pub enum TlsFileError {
     },
 }
 
-/// Reads the files, for clients at this address. Returns the settings, and what to say of a
+/// Reads the files. `listen`: where clients connect. Returns the settings, and what to say of a
 /// certificate whose time is not now.
 pub(super) fn read(
     config: &TlsConfig,
-    listen: SocketAddr,
+    listen: Option<SocketAddr>,
 ) -> Result<(TlsSettings, Option<String>), TlsFileError> {
     let TlsConfig { cert, key, client_ca, client_auth, .. } = config;
     let certificates = read_file("cert", cert)?;
@@ -126,20 +125,10 @@ pub(super) fn now_s() -> i64 {
     i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Returns what a file of certificates says. Reads at most one byte more than it may have.
+/// Returns what a file of certificates says.
 pub(super) fn read_file(name: &'static str, path: &str) -> Result<Vec<u8>, TlsFileError> {
-    let unreadable = |reason: String| TlsFileError::Unreadable { name, file: path.into(), reason };
-    // To open a pipe would wait for its other end.
-    let found = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
-    if !found.is_file() {
-        return Err(unreadable("it is no file".into()));
-    }
-    let opened = File::open(path).map_err(|error| unreadable(error.to_string()))?;
-    let mut text = Vec::new();
-    let mut bounded = opened.take(FILE_BYTES_MAX as u64 + 1);
-    bounded.read_to_end(&mut text).map_err(|error| unreadable(error.to_string()))?;
-    if text.len() > FILE_BYTES_MAX {
-        return Err(unreadable(format!("it has more than {FILE_BYTES_MAX} bytes")));
-    }
-    Ok(text)
+    regular_file::read(Path::new(path), FILE_BYTES_MAX).map_err(|error| {
+        let (file, reason) = (path.into(), error.to_string());
+        TlsFileError::Unreadable { name, file, reason }
+    })
 }

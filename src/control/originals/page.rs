@@ -124,8 +124,7 @@ fn read_timer(
     let (interval_ms, repeat_for_ms) = (told.interval_ms, told.repeat_for_ms);
     let since_start_ms = interval_ms.saturating_mul(part.sequence.saturating_add(1));
     let due = start_of(part, now) + since_start_ms;
-    let own = view.name_of(view.own());
-    let new = part.replicas.as_slice();
+    let (own, new) = (view.name_of(view.own()), part.replicas.as_slice());
     let old = timer.old_replicas.as_slice();
     let is_ours = |name: &&str| view.node_named(name).is_some_and(|peer| ours.contains(peer));
     let is_moved_by_ours = old.iter().any(is_ours);
@@ -160,6 +159,7 @@ fn read_timer(
         tags: document.tags.as_slice(),
         version: part.version,
         actives: None,
+        owner: part.owner,
     };
     let ended = InternalTimer { repeat_for_ms: since_start_ms, callback: None, tags: &[], ..alive };
     let read = Timer {

@@ -13,9 +13,10 @@
 //! file: one that is lost, replaced by an empty one, would repeat timestamps.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use crate::control::config::regular_file;
 use crate::ring::lock_file;
 use crate::timestamp::Timestamp;
 
@@ -23,7 +24,7 @@ use crate::timestamp::Timestamp;
 const TAG: &str = "chronos-timestamp";
 const VERSION: &str = "1";
 /// Longest file that is read, in bytes. The three lines take 65 bytes at most.
-const BYTES_MAX: u64 = 128;
+const BYTES_MAX: usize = 128;
 
 /// Why there is no bound. The text says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -175,10 +176,9 @@ fn lock(path: &Path) -> Result<TimestampFile, TimestampFileError> {
 }
 
 fn read(path: &Path) -> Result<Timestamp, TimestampFileError> {
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(BYTES_MAX + 1).read_to_end(&mut bytes));
-    match read {
-        Ok(_) => parse(&bytes).map_err(|error| match error {
+    let read = regular_file::open(path);
+    match read.and_then(|file| regular_file::read_beyond(&file, BYTES_MAX)) {
+        Ok(bytes) => parse(&bytes).map_err(|error| match error {
             Unreadable::Damaged(reason) => {
                 TimestampFileError::Damaged { file: name(path), reason: reason.into() }
             }
@@ -269,7 +269,7 @@ mod tests {
         }
         let text = std::fs::read_to_string(&path).expect("text");
         assert!(text.starts_with("chronos-timestamp 1\n9223372036854775807\ncrc32 "), "{text}");
-        assert!(text.len() as u64 <= BYTES_MAX);
+        assert!(text.len() <= BYTES_MAX);
         assert!(!beside(&path, ".new").exists());
     }
 

@@ -18,11 +18,15 @@ use super::coordinated;
 use super::outlets::Outlets;
 use super::standalone;
 use super::zookeeper::ZooKeeperSettings;
+use crate::control::config::regular_file;
 use crate::control::config::timestamp::{Authentication, Coordination, TimestampConfig};
 use crate::timestamp::Timestamp;
 use crate::timestamp::coordinator::{CoordinatorSettings, Role};
 use crate::timestamp::oracle::Oracle;
 use crate::timestamp::standalone::StandaloneSettings;
+
+/// Most bytes of a file whose first line is a password.
+const PASSWORD_BYTES_MAX: usize = 4 << 10;
 
 /// Longest wait for an orderly stop, which takes one transaction or one write. After this time the
 /// thread is left behind. Nothing is lost: the stored bound is above every timestamp that was
@@ -125,7 +129,9 @@ pub(crate) fn zookeeper_settings(
 /// well.
 pub(crate) fn read_password(file: &str) -> Result<String, TimestampError> {
     let failed = |reason: String| TimestampError::Password { file: file.to_owned(), reason };
-    let text = std::fs::read_to_string(file).map_err(|error| failed(error.to_string()))?;
+    let read = regular_file::read(file.as_ref(), PASSWORD_BYTES_MAX);
+    let bytes = read.map_err(|error| failed(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|_| failed("it is not UTF-8".into()))?;
     let is_open = |metadata: std::fs::Metadata| metadata.permissions().mode() & 0o077 != 0;
     if std::fs::metadata(file).is_ok_and(is_open) {
         warn!("{file} is readable by others; type: chmod 600 {file}");

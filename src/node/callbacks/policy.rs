@@ -168,9 +168,16 @@ impl FromStr for Rule {
 
 fn ports_of(text: &str) -> Result<RangeInclusive<u16>, NoRule> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0).ok_or(NoRule);
+    let port = |text: &str| number::<u16>(text).filter(|port| *port > 0).ok_or(NoRule);
     let (first, last) = (port(first)?, port(last)?);
     if first <= last { Ok(first..=last) } else { Err(NoRule) }
+}
+
+/// A number as people write it: digits alone, the first of several not 0. Elsewhere `010` may mean
+/// 8.
+fn number<T: FromStr>(text: &str) -> Option<T> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
+    (is_plain || text == "0").then(|| text.parse().ok())?
 }
 
 fn pattern_of(text: &str) -> Option<Pattern> {
@@ -178,7 +185,7 @@ fn pattern_of(text: &str) -> Option<Pattern> {
         return Some(Pattern::Everything);
     }
     let (host, prefix) = match text.split_once('/') {
-        Some((host, prefix)) => (host, Some(prefix.parse::<u8>().ok()?)),
+        Some((host, prefix)) => (host, Some(number::<u8>(prefix)?)),
         None => (text, None),
     };
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));

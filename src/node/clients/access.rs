@@ -3,9 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::base::quota::{CountedConnection, Quota};
 use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::service::{Caller, Service};
-use crate::node::clients::tokens::{Role, Tokens, bearer};
+use crate::node::clients::tokens::{Grant, Role, Tokens, bearer};
 use crate::wire::request_head::RequestHead;
 use crate::wire::timer_path::TimerPath;
 
@@ -15,11 +16,20 @@ use crate::wire::timer_path::TimerPath;
 pub struct Access {
     authorization: Vec<u8>,
     role: Role,
+    /// What the token's name may use; `None`: it has no limits.
+    quota: Option<Arc<Quota>>,
+    /// This connection among those of the name, if these are limited.
+    counted: Option<CountedConnection>,
     /// The tokens that were valid then.
     tokens: Arc<Tokens>,
 }
 
 impl Access {
+    /// What the token's name may use; `None`: it has no limits.
+    pub fn quota(&self) -> Option<&Quota> {
+        self.quota.as_deref()
+    }
+
     /// Whether this is the same token, by the same tokens. Takes the same time for all tokens of a
     /// length.
     fn is_same(&self, tokens: &Arc<Tokens>, authorization: &[u8]) -> bool {
@@ -31,7 +41,7 @@ impl Access {
 }
 
 /// Why a request is not taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub enum Refused {
     /// It has no token.
     Missing,
@@ -39,23 +49,27 @@ pub enum Refused {
     Unknown,
     /// The token's role may not make it.
     Forbidden(Role),
+    /// The token's name has as many connections as it may.
+    Connections(Arc<Quota>),
 }
 
 impl Refused {
     /// The status of the answer.
-    pub fn status(self) -> u16 {
+    pub fn status(&self) -> u16 {
         match self {
             Refused::Missing | Refused::Unknown => 401,
             Refused::Forbidden(_) => 403,
+            Refused::Connections(_) => 429,
         }
     }
 
-    /// A further header line of the answer (RFC 6750 section 3).
-    pub fn header(self) -> &'static str {
+    /// A further header line of the answer (RFC 6750 section 3); empty: none.
+    pub fn header(&self) -> &'static str {
         match self {
             Refused::Missing => "WWW-Authenticate: Bearer\r\n",
             Refused::Unknown => "WWW-Authenticate: Bearer error=\"invalid_token\"\r\n",
             Refused::Forbidden(_) => "WWW-Authenticate: Bearer error=\"insufficient_scope\"\r\n",
+            Refused::Connections(_) => "",
         }
     }
 }
@@ -74,6 +88,13 @@ impl fmt::Display for Refused {
             Refused::Forbidden(role) => write!(
                 f,
                 "Authorization: expected a token whose role may do this, got one of a {role}"
+            ),
+            Refused::Connections(quota) => write!(
+                f,
+                "the token {} has all its {} connections to this node; use those, or ask for more \
+                 (connections= in auth.tokens_file)",
+                quota.name,
+                quota.limits.connections.unwrap_or(0)
             ),
         }
     }
@@ -97,11 +118,12 @@ pub fn authorize(
         true => Ok(()),
         false => Err(Refused::Forbidden(role)),
     });
-    match judged {
+    match &judged {
         Ok(()) => {}
         Err(Refused::Missing) => service.denied.missing += 1,
         Err(Refused::Unknown) => service.denied.unknown += 1,
         Err(Refused::Forbidden(_)) => service.denied.forbidden += 1,
+        Err(Refused::Connections(_)) => service.denied.connections += 1,
     }
     judged
 }
@@ -116,8 +138,24 @@ fn judge(
         return Ok(known.role);
     }
     let token = bearer(authorization).ok_or(Refused::Missing)?;
-    let role = tokens.role_of(token).ok_or(Refused::Unknown)?;
-    let authorization = authorization.to_vec();
-    *access = Some(Box::new(Access { authorization, role, tokens: Arc::clone(tokens) }));
+    let Grant { role, quota } = tokens.grant_of(token).ok_or(Refused::Unknown)?.clone();
+    let former = access.take().and_then(|former| former.counted);
+    let counted = count(former, quota.as_ref())?;
+    let (authorization, tokens) = (authorization.to_vec(), Arc::clone(tokens));
+    *access = Some(Box::new(Access { authorization, role, quota, counted, tokens }));
     Ok(role)
+}
+
+/// Counts a connection among those of a name, if these are limited. A connection that counts there
+/// already, as `former` tells, goes on, even if the limit is lower now.
+fn count(
+    former: Option<CountedConnection>,
+    quota: Option<&Arc<Quota>>,
+) -> Result<Option<CountedConnection>, Refused> {
+    let limited = quota.filter(|quota| quota.limits.connections.is_some());
+    let Some(quota) = limited else { return Ok(None) };
+    match former.filter(|former| former.is_of(quota)) {
+        Some(former) => Ok(Some(former)),
+        None => quota.connect().map(Some).ok_or_else(|| Refused::Connections(Arc::clone(quota))),
+    }
 }

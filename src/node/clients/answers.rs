@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use crate::base::quota::Quota;
 use crate::shard::effects::{Answer, Internal, Refusal, TimerView};
 use crate::timestamp::Timestamp;
 use crate::wire::json::{string_bytes_max, write_number, write_signed, write_string};
@@ -60,9 +61,39 @@ pub fn write_answer(out: &mut Vec<u8>, answer: &Answer, persistence: Persistence
         Answer::Refused(refusal @ Refusal::FutureVersion) => {
             write_error(out, 400, &refusal.to_string(), persistence);
         }
+        Answer::Refused(Refusal::TokenFull) => write_token_full(out, None, persistence),
         Answer::Refused(refusal) => write_error(out, 503, &refusal.to_string(), persistence),
         Answer::Internal(internal) => write_internal_answer(out, internal, persistence),
     }
+}
+
+/// Appends 429 to a request for one timer more than the name of its token may have. No time after
+/// which there is room is known.
+#[cold]
+pub fn write_token_full(out: &mut Vec<u8>, quota: Option<&Quota>, persistence: Persistence) {
+    let limited = quota.and_then(|quota| Some((&quota.name, quota.limits.timers?)));
+    let reason = match limited {
+        None => Refusal::TokenFull.to_string(),
+        Some((name, timers)) => format!(
+            "the token {name} has all its {timers} timers on a node; delete some, wait for pops, \
+             or ask for more (timers= in auth.tokens_file)"
+        ),
+    };
+    write_error(out, 429, &reason, persistence);
+}
+
+/// Appends 429 to a create beyond the rate of its token's name. The rate has room for one again
+/// within a second.
+#[cold]
+pub fn write_too_many_creates(out: &mut Vec<u8>, quota: &Quota, persistence: Persistence) {
+    let rate = quota.limits.creates_per_second.unwrap_or(0);
+    let reason = format!(
+        "the token {} may create {rate} timers a second on this node; slow down, or ask for more \
+         (creates_per_s= in auth.tokens_file)",
+        quota.name
+    );
+    let header = format!("Retry-After: {RETRY_AFTER_S}\r\n");
+    write_error_with(out, 429, &header, &reason, persistence);
 }
 
 /// Appends an answer to another node (docs/compat/timer-service.md §5.2 and §5.3).
@@ -187,6 +218,7 @@ fn status_line(status: u16) -> &'static str {
         414 => "414 URI Too Long",
         417 => "417 Expectation Failed",
         426 => "426 Upgrade Required",
+        429 => "429 Too Many Requests",
         431 => "431 Request Header Fields Too Large",
         501 => "501 Not Implemented",
         503 => "503 Service Unavailable",

@@ -13,7 +13,7 @@ use crate::base::limits::Limits;
 use crate::base::slots::SlotKey;
 use crate::base::time::MonoNs;
 use crate::ring::{FarEnds, SocketId};
-use crate::shard::effects::{Answer, Requester};
+use crate::shard::effects::{Answer, Refusal, Requester};
 use crate::wire::chunked::{ChunkError, ChunkedDecoder};
 use crate::wire::request_head::{Framing, HeadProgress, Method, parse_request_head};
 use crate::wire::timer_path::TimerPath;
@@ -24,10 +24,9 @@ use crate::core::peers::hello::HelloRefusal;
 use crate::core::peers::secret::Word;
 use crate::node::buffer_pool::BufferPool;
 use crate::node::clients::access::{Access, authorize};
-use crate::node::clients::answer_room::AnswerRoom;
 use crate::node::clients::answers::{Persistence, write_continue};
 use crate::node::clients::request_line::RequestLine;
-use crate::node::clients::secured::Secured;
+use crate::node::clients::secured::{Kind, Secured};
 use crate::node::clients::service::{Api, Caller, Served, Service, too_long};
 use crate::node::deadlines::Deadline;
 use crate::tls::session::may_be_tls;
@@ -240,20 +239,42 @@ impl ClientConnection {
     pub fn caller<'r>(&self, far_ends: FarEnds<'r>) -> Caller<'r> {
         let (socket, is_node) = (self.socket, self.is_node());
         let (is_proven, is_certified) = (self.is_proven, self.is_certified);
-        Caller { far_ends, socket, is_proven, is_node, is_certified }
+        Caller { far_ends, socket, is_proven, is_node, is_certified, quota: None }
+    }
+
+    /// Who is at the other end, as far as TLS tells.
+    pub fn kind(&self) -> Kind {
+        self.secured.as_ref().map_or(Kind::Client, |secured| secured.kind)
     }
 
     /// Whether the connection is one of TLS between nodes.
     pub fn is_node(&self) -> bool {
-        self.secured.as_ref().is_some_and(|secured| secured.is_node())
+        self.kind() != Kind::Client
     }
 
     /// Writes the answer of a shard to one request, and the later answers that waited for it.
-    pub fn answer(&mut self, request: u32, answer: &Answer, room: &mut AnswerRoom) {
+    ///
+    /// A refusal of one timer too many tells the name and limit of the token that came last over
+    /// the connection. Requests before it may have had another token of the same client.
+    pub fn answer(&mut self, request: u32, answer: &Answer, service: &mut Service) {
         let held_bytes = self.unsent_bytes();
+        if matches!(answer, Answer::Refused(Refusal::TokenFull)) {
+            return self.refuse_timer(request, service);
+        }
+        let room = &mut service.room;
         self.answer_by(request, |out, persistence| {
             room.write(out, answer, persistence, held_bytes);
         });
+    }
+
+    #[cold]
+    fn refuse_timer(&mut self, request: u32, service: &mut Service) {
+        let access = self.access.take();
+        let quota = access.as_deref().and_then(Access::quota);
+        self.answer_by(request, |out, persistence| {
+            service.refuse_timer(out, persistence, quota);
+        });
+        self.access = access;
     }
 
     /// Does the same as [`ClientConnection::answer`] with an answer that `write` appends.
@@ -580,6 +601,8 @@ impl ClientConnection {
         let page = self.page.take();
         let (persistence, is_read) = (line.persistence, line.is_read());
         let held_bytes = self.unsent_bytes();
+        let quota = self.access.as_deref().and_then(Access::quota);
+        let caller = Caller { quota, ..caller };
         let mut serve = |out: &mut Vec<u8>| {
             let (now, core, service) = (api.now, &mut *api.core, &mut *api.service);
             let served = match &page {
@@ -588,7 +611,7 @@ impl ClientConnection {
             };
             match served {
                 Served::Later => {
-                    service.answer_at_once(api.core, from, persistence, held_bytes, out)
+                    service.answer_at_once(core, (from, quota), persistence, held_bytes, out)
                 }
                 Served::Written => Served::Written,
             }

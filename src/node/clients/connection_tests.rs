@@ -103,8 +103,8 @@ impl Fixture {
         let mut replies = Vec::new();
         self.core.replies(&mut replies);
         for reply in replies {
-            let room = &mut self.service.room;
-            self.connection.answer(reply.to.request, &reply.answer, room);
+            let service = &mut self.service;
+            self.connection.answer(reply.to.request, &reply.answer, service);
         }
         count
     }

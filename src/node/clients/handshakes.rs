@@ -28,7 +28,8 @@ pub struct Handshakes {
     pub done: u64,
     /// How many of them by a ticket.
     pub resumed: u64,
-    /// How many connections ended because of what came over them: before or after their handshake.
+    /// How many connections ended because of what came over them, before or after their handshake,
+    /// or because their handshake was not over in time.
     pub failed: u64,
     /// How many connections of nodes ended because of what came over them, before they were taken.
     pub nodes_failed: u64,

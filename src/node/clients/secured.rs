@@ -96,11 +96,6 @@ impl Secured {
         matches!(self.stage, Stage::Broken(_))
     }
 
-    /// Whether this is TLS between nodes.
-    pub fn is_node(&self) -> bool {
-        self.kind != Kind::Client
-    }
-
     /// TLS itself, if the handshake is over.
     pub fn session(&self) -> Option<&Session> {
         match &self.stage {
@@ -117,9 +112,11 @@ impl Secured {
         }
     }
 
-    /// Bytes of memory held for a handshake.
+    /// Bytes of memory held for a handshake: those that wait, and those that the library may keep
+    /// of messages that are not complete.
     pub fn waiting_bytes(&self) -> usize {
-        self.waiting.capacity()
+        let taken = if self.is_handshaking() { self.handshake_bytes } else { 0 };
+        self.waiting.capacity() + taken
     }
 
     /// Keeps bytes until the core has time for the handshake. Returns whether more may be received

@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::base::limits::{BODY_TOLD_BYTES_MAX, Limits};
+use crate::base::quota::Quota;
 use crate::base::time::Now;
 use crate::ring::{FarEnds, SocketId};
-use crate::shard::effects::{Request, Requester, Target};
+use crate::shard::effects::{Answer, Refusal, Request, Requester, Target};
 use crate::timer::admission::{Rejection, admit, admit_told};
+use crate::timer::definition::{Definition, with_owner};
 use crate::timestamp::RANGE_MAX;
 use crate::wire::callback_uri::AuthorityMemory;
 use crate::wire::internal_json::{AnyDocument, InternalPart, Origin, parse_any};
@@ -28,6 +30,7 @@ use crate::node::callbacks::policy::{Denial, Destinations};
 use crate::node::clients::answer_room::AnswerRoom;
 use crate::node::clients::answers::{
     Persistence, cut_body, write_error_with, write_not_allowed, write_pong, write_text,
+    write_token_full, write_too_many_creates,
 };
 use crate::node::clients::head_memory::HeadMemory;
 use crate::node::clients::request_line::RequestLine;
@@ -57,6 +60,9 @@ pub struct Caller<'r> {
     pub is_node: bool,
     /// Whether the other end is a node whose certificate has the name that the node has said.
     pub is_certified: bool,
+    /// What the name of the request's token may use; `None`: it has no limits, or nobody needs a
+    /// token.
+    pub quota: Option<&'r Quota>,
 }
 
 /// What becomes of a request for an Upgrade.
@@ -125,6 +131,8 @@ pub struct Service {
     limits: Limits,
     json: JsonScratch,
     content: Vec<u8>,
+    /// Content with its owner.
+    owned: Vec<u8>,
     references: Vec<Reference>,
 }
 
@@ -137,6 +145,12 @@ pub struct DeniedRequests {
     pub unknown: u64,
     /// Those that the token's role may not make.
     pub forbidden: u64,
+    /// Those over one connection more than the token's name may have.
+    pub connections: u64,
+    /// Creates beyond the rate of the token's name.
+    pub creates: u64,
+    /// Those of a timer more than the token's name may have.
+    pub timers: u64,
 }
 
 /// What other nodes told and asked for over the internal API of one core.
@@ -173,6 +187,7 @@ impl Service {
             limits: limits.clone(),
             json: JsonScratch::default(),
             content: Vec::new(),
+            owned: Vec::new(),
             references: Vec::new(),
         }
     }
@@ -251,15 +266,43 @@ impl Service {
     pub fn answer_at_once(
         &mut self,
         core: &mut Core,
-        from: Requester,
+        (from, quota): (Requester, Option<&Quota>),
         persistence: Persistence,
         held_bytes: usize,
         out: &mut Vec<u8>,
     ) -> Served {
         let Some(answer) = core.take_answer(from) else { return Served::Later };
         self.written += 1;
-        self.room.write(out, &answer, persistence, held_bytes);
+        self.write_answer(out, &answer, (persistence, held_bytes), quota);
         Served::Written
+    }
+
+    /// Appends the answer of a shard. `quota` is that of the request's token.
+    #[inline]
+    pub fn write_answer(
+        &mut self,
+        out: &mut Vec<u8>,
+        answer: &Answer,
+        (persistence, held_bytes): (Persistence, usize),
+        quota: Option<&Quota>,
+    ) {
+        if matches!(answer, Answer::Refused(Refusal::TokenFull)) {
+            return self.refuse_timer(out, persistence, quota);
+        }
+        self.room.write(out, answer, persistence, held_bytes);
+    }
+
+    /// Answers a request for one timer more than the name of its token may have.
+    #[cold]
+    pub fn refuse_timer(
+        &mut self,
+        out: &mut Vec<u8>,
+        persistence: Persistence,
+        quota: Option<&Quota>,
+    ) {
+        self.denied.timers += 1;
+        quota.into_iter().for_each(Quota::note_timer_refused);
+        write_token_full(out, quota, persistence);
     }
 
     /// Takes a POST for timestamps. The body is ignored.
@@ -275,6 +318,24 @@ impl Service {
         Ok(())
     }
 
+    /// Returns whether a create is beyond the rate of its token's name, and answers it then.
+    #[inline(never)]
+    fn is_beyond_rate(
+        &mut self,
+        now: Now,
+        quota: &Quota,
+        persistence: Persistence,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let is_beyond = !quota.may_create(now.mono);
+        if is_beyond {
+            self.denied.creates += 1;
+            self.bad += 1;
+            write_too_many_creates(out, quota, persistence);
+        }
+        is_beyond
+    }
+
     /// Takes a POST or PUT whose body is a timer.
     fn store(
         &mut self,
@@ -284,6 +345,11 @@ impl Service {
         body: &mut [u8],
         out: &mut Vec<u8>,
     ) -> Served {
+        if let Some(quota) = caller.quota
+            && self.is_beyond_rate(now, quota, line.persistence, out)
+        {
+            return Served::Written;
+        }
         let target = match line.path {
             TimerPath::Timer(target) => Some(target),
             _ => None,
@@ -298,7 +364,7 @@ impl Service {
         };
         let factor_in_path = target.and_then(|target| target.factor);
         if self.content.capacity() > CONTENT_BYTES_KEPT {
-            self.content = Vec::new();
+            (self.content, self.owned) = (Vec::new(), Vec::new());
         }
         if let (Some(named), Some(part)) = (target, &document.internal) {
             let merged = self.merge((now, core), (from, caller), named, document, part);
@@ -326,6 +392,7 @@ impl Service {
                     );
                     return self.settle(Err((403, reason)), line.persistence, out);
                 }
+                let definition = owned(definition, caller.quota, &mut self.owned);
                 let request = match target {
                     Some(named) => Request::Update(target_of(named), definition),
                     None => Request::Create(definition),
@@ -352,7 +419,11 @@ impl Service {
             return Err((400, "reliability.replicas: expected a name at least, got none".into()));
         }
         let told = admit_told(&document.timer, &mut self.content);
-        let told = told.map_err(|rejection| refusal_of(&rejection))?;
+        let mut told = told.map_err(|rejection| refusal_of(&rejection))?;
+        if let (Some(owner), Some(body)) = (part.owner, &mut told.body) {
+            with_owner(body.content, owner, &mut self.owned);
+            body.content = &self.owned;
+        }
         self.internal.copies += 1;
         self.internal.tags_dropped += u64::from(part.tags_dropped);
         let factor = document.timer.replication_factor;
@@ -462,8 +533,9 @@ impl Service {
         core: &Core,
         (far_ends, socket): (FarEnds<'_>, SocketId),
     ) -> Result<(), String> {
-        let (is_proven, is_node, is_certified) = (false, true, false);
-        self.admit_address(core, Caller { far_ends, socket, is_proven, is_node, is_certified })
+        let (is_proven, is_node, is_certified, quota) = (false, true, false, None);
+        let caller = Caller { far_ends, socket, is_proven, is_node, is_certified, quota };
+        self.admit_address(core, caller)
     }
 
     /// Returns whether the caller has an address that may use the internal API.
@@ -578,6 +650,23 @@ pub fn too_long(bytes: u64, bytes_max: u32) -> Option<String> {
     is_too_long.then(|| {
         format!("body: expected at most {bytes_max} bytes (limits.body_bytes_max), got {bytes}")
     })
+}
+
+/// Returns the definition with its owner, if the name of the request's token has a limit of timers.
+/// Its content is put into `out` then.
+#[inline]
+fn owned<'a>(
+    definition: Definition<'a>,
+    quota: Option<&Quota>,
+    out: &'a mut Vec<u8>,
+) -> Definition<'a> {
+    match quota.filter(|quota| quota.limits.timers.is_some()) {
+        None => definition,
+        Some(owner) => {
+            with_owner(definition.content, &owner.name, out);
+            Definition { content: out, ..definition }
+        }
+    }
 }
 
 /// Returns status and reason for a document that is no timer.

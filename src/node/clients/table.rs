@@ -326,7 +326,7 @@ impl Clients {
             let place = reply.to.connection;
             let key = SlotKey { index: place, generation: reply.to.generation };
             let Some(connection) = self.connections.get_mut(key) else { continue };
-            connection.answer(reply.to.request, &reply.answer, &mut self.service.room);
+            connection.answer(reply.to.request, &reply.answer, &mut self.service);
             self.recount(place);
             self.resume_if_paused(place);
             self.answered += 1;
@@ -414,6 +414,9 @@ impl Clients {
             let Some(connection) = self.connections.at_mut(place) else { continue };
             if !self.deadlines.is_over(place, &mut connection.deadline, now) {
                 continue;
+            }
+            if connection.is_handshaking() {
+                self.handshakes.note_failed(connection.kind());
             }
             if connection.is_mid_request() && connection.sending_bytes == 0 {
                 let reason = "the request was not complete in time (limits.idle_timeout_ms)";

@@ -10,7 +10,7 @@ use crate::base::time::MonoNs;
 use crate::core::Core;
 use crate::ring::{Received, monotonic};
 
-use crate::node::clients::secured::{Kind, Progress};
+use crate::node::clients::secured::Progress;
 use crate::node::clients::service::Api;
 use crate::node::clients::table::Clients;
 use crate::node::io::Io;
@@ -175,8 +175,7 @@ impl Clients {
     /// leaves; nobody waits for answers.
     fn break_off(&mut self, place: u32) {
         if let Some(connection) = self.connections.at_mut(place) {
-            let kind = connection.secured.as_ref().map(|secured| secured.kind);
-            self.handshakes.note_failed(kind.unwrap_or(Kind::Client));
+            self.handshakes.note_failed(connection.kind());
             connection.break_off();
         }
         self.account(place);

@@ -2,16 +2,19 @@
 //! that who reads the file cannot use it.
 //!
 //! ```text
-//! # name    role    SHA-256 of the token
-//! billing   client  9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+//! # name    role    SHA-256 of the token                                              limits
+//! billing   client  9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08  timers=1000
 //! ```
 //!
 //! A client sends its token with each request: `Authorization: Bearer chr_...` (RFC 6750).
 
+use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
+use crate::base::quota::{Quota, Quotas, TokenLimits, is_token_name};
 use crate::core::peers::secret::Word;
 use crate::wire::request_head::Method;
 use crate::wire::timer_path::TimerPath;
@@ -20,8 +23,6 @@ use crate::wire::timer_path::TimerPath;
 pub const TOKENS_MAX: usize = 4_096;
 /// Most bytes of a file: all tokens with the longest names, and comments.
 pub const FILE_BYTES_MAX: usize = 1 << 20;
-/// Most bytes of a name.
-const NAME_BYTES_MAX: usize = 64;
 /// Two lines of a name are valid at a time: the present token and the next one.
 const TOKENS_PER_NAME_MAX: usize = 2;
 
@@ -70,7 +71,8 @@ pub enum TokensError {
     /// A line is none of a token.
     #[error(
         "line {line}: expected a name (letters, digits, '-', '_', '.'), a role (reader, client or \
-         operator) and the 64 hexadecimal digits of a SHA-256; `chronos token new` makes one"
+         operator), the 64 hexadecimal digits of a SHA-256, and limits if there are any \
+         (timers=N, creates_per_s=N, connections=N); `chronos token new` makes one"
     )]
     Line {
         /// The number of the line, counted from 1.
@@ -84,6 +86,14 @@ pub enum TokensError {
     ThirdOfName {
         /// The number of the line, counted from 1.
         line: usize,
+    },
+    /// The two tokens of a name have different limits.
+    #[error("line {line}: expected the limits of the other line of this name:{limits}")]
+    OtherLimits {
+        /// The number of the line, counted from 1.
+        line: usize,
+        /// The limits of the line before, as words with a space before each.
+        limits: String,
     },
     /// The same token stands in the file twice.
     #[error("line {line}: expected each token once, found one again; take one of the lines out")]
@@ -108,16 +118,39 @@ struct Token {
     name: String,
     role: Role,
     digest: [u8; 32],
+    limits: TokenLimits,
+}
+
+/// What a token is good for, and what its name may use.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// The role.
+    pub role: Role,
+    /// The quota of the name; `None`: it has no limits.
+    pub quota: Option<Arc<Quota>>,
 }
 
 /// The tokens that are valid. Never empty.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Tokens(Vec<Token>);
+#[derive(Clone)]
+pub struct Tokens {
+    lines: Vec<Token>,
+    grants: HashMap<[u8; 32], Grant>,
+    quotas: Arc<Quotas>,
+}
+
+/// Compares what the files say, and not what the tokens use.
+impl PartialEq for Tokens {
+    fn eq(&self, other: &Self) -> bool {
+        self.lines == other.lines
+    }
+}
+
+impl Eq for Tokens {}
 
 /// Shows how many there are.
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} tokens", self.0.len())
+        write!(f, "{} tokens", self.lines.len())
     }
 }
 
@@ -138,36 +171,76 @@ impl Tokens {
             if tokens.iter().any(|other| other.digest == token.digest) {
                 return Err(TokensError::Twice { line });
             }
-            let of_name = tokens.iter().filter(|other| other.name == token.name).count();
-            if of_name >= TOKENS_PER_NAME_MAX {
-                return Err(TokensError::ThirdOfName { line });
+            let mut of_name = tokens.iter().filter(|other| other.name == token.name);
+            if let Some(other) = of_name.next() {
+                if of_name.count() + 2 > TOKENS_PER_NAME_MAX {
+                    return Err(TokensError::ThirdOfName { line });
+                }
+                if other.limits != token.limits {
+                    let limits = match other.limits.is_none() {
+                        true => " none".to_owned(),
+                        false => other.limits.to_string(),
+                    };
+                    return Err(TokensError::OtherLimits { line, limits });
+                }
             }
             if tokens.len() == TOKENS_MAX {
                 return Err(TokensError::TooMany);
             }
             tokens.push(token);
         }
-        if tokens.is_empty() { Err(TokensError::Empty) } else { Ok(Self(tokens)) }
+        if tokens.is_empty() { Err(TokensError::Empty) } else { Ok(Self::of(tokens, None)) }
+    }
+
+    fn of(lines: Vec<Token>, former: Option<&Quotas>) -> Self {
+        let mut quotas = Quotas::new();
+        for line in lines.iter().filter(|line| !line.limits.is_none()) {
+            let quota = Quota::new(&line.name, line.limits);
+            let former = former.and_then(|former| former.get(&*line.name));
+            let quota = former.map_or_else(|| quota.clone(), |former| quota.going_on_from(former));
+            quotas.entry(line.name.as_str().into()).or_insert_with(|| Arc::new(quota));
+        }
+        let grant = |line: &Token| {
+            let quota = quotas.get(&*line.name).cloned();
+            (line.digest, Grant { role: line.role, quota })
+        };
+        let grants = lines.iter().map(grant).collect();
+        Self { grants, lines, quotas: Arc::new(quotas) }
+    }
+
+    /// The same tokens, with what the names use already that had limits before.
+    pub fn going_on_from(&self, former: &Tokens) -> Self {
+        Self::of(self.lines.clone(), Some(&former.quotas))
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.0.len()
+        self.lines.len()
     }
 
-    /// The role of a token. Takes the same time for every token, known or not. Cost: a SHA-256 of
-    /// the token, and a look at each line.
-    pub fn role_of(&self, token: &[u8]) -> Option<Role> {
+    /// The quotas of the names that have limits.
+    pub fn quotas(&self) -> &Arc<Quotas> {
+        &self.quotas
+    }
+
+    /// The limits of the lines of a name; `None`: no line has the name.
+    pub fn limits_of(&self, name: &str) -> Option<TokenLimits> {
+        self.lines.iter().find(|line| line.name == name).map(|line| line.limits)
+    }
+
+    /// What a token is good for. Cost: a SHA-256 of the token, and a look-up.
+    ///
+    /// The time that the look-up takes tells nothing useful. It compares hashes of tokens, and a
+    /// hash says nothing of a token of 32 unpredictable bytes. Nobody can choose tokens whose hash
+    /// comes ever nearer to one in the table. The table orders them by a key of this process.
+    pub fn grant_of(&self, token: &[u8]) -> Option<&Grant> {
         let digest: [u8; 32] = Sha256::digest(token).into();
-        let mut found = None;
-        for known in &self.0 {
-            let pairs = known.digest.iter().zip(&digest);
-            let difference = pairs.fold(0, |all, (one, other)| all | (one ^ other));
-            if difference == 0 {
-                found = Some(known.role);
-            }
-        }
-        found
+        self.grants.get(&digest)
+    }
+
+    /// The role of a token.
+    pub fn role_of(&self, token: &[u8]) -> Option<Role> {
+        self.grant_of(token).map(|grant| grant.role)
     }
 }
 
@@ -176,17 +249,12 @@ fn parse_line(line: &[u8]) -> Option<Token> {
     let (name, role, digest) = (words.next()?, words.next()?, words.next()?);
     let role = Role::WORDS.iter().find(|(word, _)| *word == role)?.1;
     let digest = Word::parse(digest)?.0;
-    let is_line = is_name(name) && words.next().is_none();
-    is_line.then(|| Token { name: name.to_owned(), role, digest })
+    let mut limits = TokenLimits::default();
+    words.try_for_each(|word| limits.read(word))?;
+    is_token_name(name.as_bytes()).then(|| Token { name: name.to_owned(), role, digest, limits })
 }
 
-/// Whether a text can name tokens.
-pub fn is_name(text: &str) -> bool {
-    let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_fine)
-}
-
-/// The line of the file for a new token.
+/// The line of the file for a new token without limits. [`TokenLimits`] writes those behind it.
 pub fn line_of(name: &str, role: Role, token: &str) -> String {
     let digest: [u8; 32] = Sha256::digest(token.as_bytes()).into();
     format!("{name} {role} {}", Word(digest))
@@ -217,6 +285,39 @@ mod tests {
         assert_eq!((tokens.role_of(b"Hello"), tokens.role_of(b"")), (None, None));
         assert_eq!(format!("{tokens:?}"), "2 tokens", "nothing of them is shown");
         assert_eq!(line_of("billing", Role::Client, "hello"), format!("billing client {HELLO}"));
+        assert!(tokens.quotas().is_empty());
+    }
+
+    #[test]
+    fn both_tokens_of_a_name_share_its_limits() {
+        let of = |digit: char, limits: &str| {
+            format!("billing client {}{limits}\n", digit.to_string().repeat(64))
+        };
+        let hello = |limits: &str| format!("billing client {HELLO} {limits}\n");
+        let (both, other) = (" connections=2  timers=5", " timers=5 connections=2");
+        let text = of('1', other) + &hello(both);
+        let tokens = Tokens::parse(text.as_bytes()).expect("a good file");
+        let quota = tokens.grant_of(b"hello").and_then(|grant| grant.quota.clone());
+        let quota = quota.expect("it has limits");
+        assert_eq!((&*quota.name, quota.limits.timers), ("billing", Some(5)));
+        assert_eq!((tokens.quotas().len(), tokens.limits_of("b")), (1, None));
+        assert_eq!(tokens.limits_of("billing"), Some(quota.limits));
+        for other in ["", " timers=6 connections=2", " timers=5"] {
+            let text = of('1', other) + &hello(both);
+            let error = Tokens::parse(text.as_bytes()).expect_err("they differ").to_string();
+            let limits = if other.is_empty() { " none" } else { other };
+            assert!(error.starts_with("line 2: ") && error.ends_with(limits), "{error}");
+        }
+        for wrong in ["timers", "timers=0", "timers=1 timers=1", "creates_per_s=1000001", "x=1"] {
+            let wrong = Tokens::parse(hello(wrong).as_bytes());
+            assert_eq!(wrong, Err(TokensError::Line { line: 1 }));
+        }
+
+        quota.add_timers(3);
+        let read = Tokens::parse(hello("timers=3").as_bytes()).expect("a good file");
+        assert_ne!(read, tokens);
+        let read = read.going_on_from(&tokens);
+        assert!(read.quotas()["billing"].has_all_timers() && !quota.has_all_timers());
     }
 
     #[test]

@@ -47,11 +47,25 @@ impl Records {
             ("places taken at hosts", places, in_flight),
         ];
         self.audit_tags(peers)?;
+        self.audit_owners()?;
         self.hosts.audit()?;
         match checks.iter().find(|(_, found, expected)| found != expected) {
             Some((what, found, expected)) => Err(format!("{what}: {found}, expected {expected}")),
             None => Ok(()),
         }
+    }
+
+    /// Checks that as many timers are counted for each owner as it has.
+    fn audit_owners(&self) -> Result<(), String> {
+        let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+        let records = self.slab.occupied_from(Slot(0)).map(|slot| self.slab.get(slot));
+        for record in records.filter(|record| record.is_live()) {
+            let content = Content::decode(self.payloads.get(record.payload));
+            content.owner().into_iter().for_each(|owner| *sums.entry(owner).or_default() += 1);
+        }
+        let counted: BTreeMap<&str, u64> = self.owners.iter().collect();
+        let is_right = counted == sums;
+        is_right.then_some(()).ok_or_else(|| format!("owners: {counted:?}, expected {sums:?}"))
     }
 
     /// Checks that what tags hold and count equals what is summed up afresh. Tags beyond the bound

@@ -1,5 +1,5 @@
 //! How a record begins, changes and ends. Each step takes and gives back all that the record names:
-//! its payload, its placement, its host's authority, its tags, its entry in the index.
+//! its payload, its placement, its host's authority, its tags, its owner, its entry in the index.
 
 use super::record::Ms48;
 use super::{AuthorityId, Former, Next, Outline, Placement, PlacementId, Record, Records, State};
@@ -40,7 +40,7 @@ impl Records {
             attempts: 0,
         };
         self.counts.timers += 1;
-        self.enter_tags(peers, tick, &record);
+        self.enter_counts(peers, tick, &record);
         let pops_at = self.takes_over_at(&record, tick);
         self.put(slot.zip(held), record, pops_at)
     }
@@ -74,7 +74,7 @@ impl Records {
     /// Makes a tombstone of a timer. The numbers of the timer have been brought up to date.
     pub fn entomb(&mut self, tick: Tick, slot: Slot) {
         let record = *self.slab.get(slot);
-        self.leave_tags(tick, &record);
+        self.leave_counts(tick, &record);
         let record = self.slab.get_mut(slot);
         let former = Former::of(record);
         let payload = record.payload;
@@ -211,7 +211,7 @@ impl Records {
     /// Gives back what a record held beyond its slot: payload, host, placement, its count.
     fn release(&mut self, tick: Tick, held: &Record) {
         if held.is_live() {
-            self.leave_tags(tick, held);
+            self.leave_counts(tick, held);
         }
         self.placements.leave(held.placement);
         if held.is_live() {

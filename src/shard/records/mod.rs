@@ -23,6 +23,7 @@ mod changes;
 mod hosts;
 mod life;
 mod outline;
+mod owners;
 mod placements;
 mod record;
 mod room;
@@ -39,9 +40,12 @@ pub use placements::{Placement, PlacementId};
 pub use record::{Record, State};
 pub use stock::Stock;
 
+use std::sync::Arc;
+
 use crate::base::ids::{HostId, Slot, TimerId};
 use crate::base::limits::RANK_DELAY_MS;
 use crate::base::planted::{Bug, is_planted};
+use crate::base::quota::Quotas;
 use crate::base::time::Tick;
 use crate::store::index::Index;
 use crate::store::links::Links;
@@ -52,6 +56,7 @@ use crate::store::wheel::{Advanced, Wheel};
 use super::config::ShardConfig;
 use super::tag_counts::TagCounts;
 use authorities::Authorities;
+use owners::Owners;
 use placements::Placements;
 
 /// The state that a record gets next, and where its slot then is.
@@ -102,6 +107,7 @@ pub struct Records {
     placements: Placements,
     hosts: Hosts,
     tags: TagCounts,
+    owners: Owners,
     counts: Counts,
     limits: Limits,
     changes: Changes,
@@ -120,6 +126,7 @@ impl Records {
             placements: Placements::new(config.hash_seed),
             hosts: Hosts::new(authorities, &config.callbacks),
             tags: TagCounts::new(config.tags_max, config.hash_seed),
+            owners: Owners::new(config.hash_seed),
             counts: Counts::default(),
             limits: Limits {
                 records_max: config.records_max,
@@ -209,6 +216,11 @@ impl Records {
     /// What the tags of timers count.
     pub fn tags_mut(&mut self) -> &mut TagCounts {
         &mut self.tags
+    }
+
+    /// Takes the quotas of owners that count from now on.
+    pub fn set_quotas(&mut self, quotas: Arc<Quotas>) {
+        self.owners.set_quotas(quotas);
     }
 
     /// How many records there are of each kind.
@@ -372,6 +384,11 @@ impl Next {
 /// What tests do to records that nothing else does.
 #[cfg(test)]
 impl Records {
+    /// How many timers an owner has here.
+    pub fn timers_of(&self, owner: &str) -> u64 {
+        self.owners.iter().find(|(name, _)| *name == owner).map_or(0, |(_, timers)| timers)
+    }
+
     /// What the tags of timers count.
     pub fn tags(&self) -> &TagCounts {
         &self.tags

@@ -1,8 +1,10 @@
-//! Whether there is room for one more record, for its content, and in the list of its host.
+//! Whether there is room for one more record, for its content, in the list of its host, and among
+//! the timers of its owner.
 
 use super::{AuthorityId, Record, Records};
 use crate::shard::effects::Refusal;
 use crate::store::payloads::Payloads;
+use crate::timer::definition::Content;
 
 impl Records {
     /// Whether one more record with so much content fits.
@@ -21,6 +23,22 @@ impl Records {
             None | Some(0) => Ok(()),
             Some(more_bytes) => self.room_for_bytes(more_bytes),
         }
+    }
+
+    /// Whether the owner of content that a client writes may have one more timer here. Content that
+    /// replaces what is of the same owner is none more. Cost without quotas: one comparison.
+    #[inline]
+    pub fn room_of_owner(&self, held: Option<&Record>, content: &[u8]) -> Result<(), Refusal> {
+        if self.owners.has_quotas() { self.room_by_quota(held, content) } else { Ok(()) }
+    }
+
+    #[inline(never)]
+    fn room_by_quota(&self, held: Option<&Record>, content: &[u8]) -> Result<(), Refusal> {
+        let Some(owner) = Content::decode(content).owner() else { return Ok(()) };
+        let held = held.filter(|held| held.is_live() && self.owners.is_full(owner));
+        let former = held.and_then(|held| Content::decode(self.content_of(held)).owner());
+        let is_more = former != Some(owner) && self.owners.is_full(owner);
+        if is_more { Err(Refusal::TokenFull) } else { Ok(()) }
     }
 
     fn room_for_bytes(&self, content_bytes: usize) -> Result<(), Refusal> {

@@ -1,5 +1,5 @@
 //! The timers whose statistics tags count here: the live timers of which this node is the first to
-//! pop, as far as it knows which nodes live.
+//! pop, as far as it knows which nodes live. The same places count the timers of owners.
 
 use super::{Placement, PlacementId, Record, Records};
 use crate::base::time::Tick;
@@ -8,11 +8,42 @@ use crate::shard::tag_counts::TagGroup;
 use crate::timer::definition::Content;
 
 impl Records {
-    /// Counts the tags of a live record that has been put in. Its content was written a moment ago,
-    /// so that looking at it costs nothing.
-    pub(super) fn enter_tags(&mut self, peers: &Peers, at: Tick, record: &Record) {
+    /// Counts the tags and the owner of a live record that has been put in. Its content was written
+    /// a moment ago, so that looking at it costs nothing.
+    #[inline]
+    pub(super) fn enter_counts(&mut self, peers: &Peers, at: Tick, record: &Record) {
         let content = Content::decode(self.payloads.get(record.payload));
-        if !content.has_tags() {
+        if content.is_counted() {
+            self.enter_owner(record);
+            self.enter_tags(peers, at, record);
+        }
+    }
+
+    #[inline(never)]
+    fn enter_owner(&mut self, record: &Record) {
+        let content = Content::decode(self.payloads.get(record.payload));
+        content.owner().into_iter().for_each(|owner| self.owners.enter(owner));
+    }
+
+    #[inline(never)]
+    fn leave_owner(&mut self, record: &Record) {
+        let content = Content::decode(self.payloads.get(record.payload));
+        content.owner().into_iter().for_each(|owner| self.owners.leave(owner));
+    }
+
+    /// Takes the tags and the owner of a live record out of the counts, because the record goes or
+    /// ends. Its payload and its placement are still there.
+    #[inline]
+    pub(super) fn leave_counts(&mut self, at: Tick, record: &Record) {
+        if !self.owners.is_empty() {
+            self.leave_owner(record);
+        }
+        self.leave_tags(at, record);
+    }
+
+    fn enter_tags(&mut self, peers: &Peers, at: Tick, record: &Record) {
+        let content = Content::decode(self.payloads.get(record.payload));
+        if !content.is_counted() {
             return;
         }
         let placement = self.placements.get(record.placement);
@@ -21,14 +52,12 @@ impl Records {
         self.tags.enter(group, content.tags().as_slice(), at, is_counted);
     }
 
-    /// Takes the tags of a live record out of the counts, because the record goes or ends. Its
-    /// payload and its placement are still there.
-    pub(super) fn leave_tags(&mut self, at: Tick, record: &Record) {
+    fn leave_tags(&mut self, at: Tick, record: &Record) {
         if !self.tags.holds_any() {
             return;
         }
         let content = Content::decode(self.payloads.get(record.payload));
-        if content.has_tags() {
+        if content.is_counted() {
             let group = TagGroup(record.placement.number());
             self.tags.leave(group, content.tags().as_slice(), at);
         }
