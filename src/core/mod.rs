@@ -447,6 +447,8 @@ impl Core {
         match refusal {
             HelloRefusal::Elsewhere(_) => counters.strangers += 1,
             HelloRefusal::Unproven(_) => counters.unproven += 1,
+            HelloRefusal::Plain => counters.plain += 1,
+            HelloRefusal::Misnamed(_) => counters.misnamed += 1,
             _ => {}
         }
         refusal

@@ -13,6 +13,7 @@ use crate::node::callbacks::policy::Rules;
 use crate::node::callbacks::signing::Signer;
 use crate::node::clients::tokens::Tokens;
 use crate::node::meters::CoreMeters;
+use crate::node::settings::PeerTls;
 use crate::ring::Waker;
 use crate::tls::acceptor::Acceptor;
 use crate::tls::connector::Connector;
@@ -48,6 +49,9 @@ pub enum Command {
     Connector(Option<Arc<Connector>>),
     /// Take what further connections over TLS are accepted with. Open ones stay as they are.
     Acceptor(Arc<Acceptor>),
+    /// Take how nodes talk over TLS with each other. Where TLS is required, plain connections with
+    /// peers end.
+    PeerTls(Option<PeerTls>),
     /// Take the address of the server that hands out timestamps (`host:port`), for clients that are
     /// refused. `None`: no such server is known.
     TimestampMaster(Option<Arc<str>>),

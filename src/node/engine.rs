@@ -261,6 +261,10 @@ impl Engine {
                     self.change_destinations(|them| them.rules = Rules::clone(&rules));
                 }
                 Command::Acceptor(acceptor) => self.clients.handshakes.acceptor = Some(acceptor),
+                Command::PeerTls(tls) => {
+                    self.clients.set_peer_tls(tls.as_ref());
+                    self.peers.set_tls(&mut Io { now, ring: &mut self.ring }, core, tls);
+                }
                 Command::TimestampMaster(master) => self.timestamps.issuer.set_master(master),
             }
         }

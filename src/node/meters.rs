@@ -100,6 +100,8 @@ pub struct Beliefs([AtomicU8; PEERS_MAX]);
 const UNKNOWN: u8 = 0xff;
 /// Set in the belief of a peer that speaks HTTP.
 const HTTP: u8 = 0x10;
+/// Set in the belief of a peer to which the core has a connection over TLS.
+const TLS: u8 = 0x20;
 
 impl Default for Beliefs {
     fn default() -> Self {
@@ -109,9 +111,16 @@ impl Default for Beliefs {
 
 impl Beliefs {
     /// Sets the belief of a peer. Only the owning core may call this.
-    pub fn set(&self, peer: PeerIndex, liveness: Liveness, dialect: Dialect) {
+    pub fn set(&self, peer: PeerIndex, liveness: Liveness, dialect: Dialect, is_tls: bool) {
         let http = if dialect == Dialect::Http { HTTP } else { 0 };
-        self.0[peer.index()].store(liveness as u8 | http, Relaxed);
+        let tls = if is_tls { TLS } else { 0 };
+        self.0[peer.index()].store(liveness as u8 | http | tls, Relaxed);
+    }
+
+    /// Whether the core has a connection to the peer that goes over TLS. Any thread may call this.
+    pub fn is_tls(&self, peer: PeerIndex) -> bool {
+        let belief = self.0[peer.index()].load(Relaxed);
+        belief != UNKNOWN && belief & TLS != 0
     }
 
     /// Returns the last belief. Any thread may call this. `None`: the core never kept a connection
@@ -119,7 +128,7 @@ impl Beliefs {
     pub fn get(&self, peer: PeerIndex) -> Option<(Liveness, Dialect)> {
         let belief = self.0[peer.index()].load(Relaxed);
         let dialect = if belief & HTTP == 0 { Dialect::Frames } else { Dialect::Http };
-        let liveness = match belief & !HTTP {
+        let liveness = match belief & !(HTTP | TLS) {
             _ if belief == UNKNOWN => return None,
             0 => Liveness::Alive,
             1 => Liveness::Suspect,
@@ -376,6 +385,13 @@ meters! {
     /// Connections and requests between nodes refused because one end does not prove that it knows
     /// the cluster's secret.
     peer_unproven: Counter,
+    /// Connections with peers that go over TLS, dialled and accepted.
+    peer_tls_connections: Gauge,
+    /// Connections with peers ended because of TLS: one end speaks none, does not take the other
+    /// one's certificate, or sends what is no TLS.
+    peer_tls_failed: Counter,
+    /// Connections and requests of peers refused because they came without TLS.
+    peer_plain_refused: Counter,
     /// Connections refused because two live processes say that they are the same node.
     peer_twins: Counter,
     /// Connections with nodes that have this node's instance and deployment ids.
@@ -487,11 +503,14 @@ mod tests {
     #[test]
     fn beliefs_are_read_as_they_were_set() {
         let beliefs = Beliefs::default();
-        assert_eq!(beliefs.get(PeerIndex(3)), None);
+        assert_eq!((beliefs.get(PeerIndex(3)), beliefs.is_tls(PeerIndex(3))), (None, false));
         for liveness in [Liveness::Alive, Liveness::Suspect, Liveness::Dead] {
             for dialect in [Dialect::Frames, Dialect::Http] {
-                beliefs.set(PeerIndex(3), liveness, dialect);
-                assert_eq!(beliefs.get(PeerIndex(3)), Some((liveness, dialect)));
+                for is_tls in [false, true] {
+                    beliefs.set(PeerIndex(3), liveness, dialect, is_tls);
+                    assert_eq!(beliefs.get(PeerIndex(3)), Some((liveness, dialect)));
+                    assert_eq!(beliefs.is_tls(PeerIndex(3)), is_tls);
+                }
             }
         }
     }

@@ -57,6 +57,8 @@ pub fn publish(engine: &mut Engine) -> bool {
     publish_clients(meters, clients);
     publish_callbacks(meters, clients, callbacks);
     publish_peers(meters, core, peers);
+    let tls_failed = peers.tls_failed + clients.handshakes.nodes_failed;
+    meters.peer_tls_failed.set(tls_failed + core.peer_counters().misnamed);
     publish_internal(meters, &clients.service, core);
     publish_timestamps(meters, timestamps);
     let mesh = core.mesh();
@@ -138,7 +140,7 @@ fn publish_peers(meters: &CoreMeters, core: &Core, sockets: &PeerSockets) {
     let mut believed = [0_u64; 3];
     for (peer, liveness, dialect) in core.peers_believed() {
         believed[liveness as usize] += 1;
-        meters.beliefs.set(peer, liveness, dialect);
+        meters.beliefs.set(peer, liveness, dialect, sockets.is_secured(peer));
     }
     meters.peers_alive.set(believed[Liveness::Alive as usize]);
     meters.peers_suspect.set(believed[Liveness::Suspect as usize]);
@@ -162,6 +164,8 @@ fn publish_peers(meters: &CoreMeters, core: &Core, sockets: &PeerSockets) {
     meters.peer_connections_shed.set(peers.shed + sockets.shed);
     meters.peer_strangers.set(peers.strangers);
     meters.peer_unproven.set(peers.unproven + sockets.unproven);
+    meters.peer_tls_connections.set(sockets.secured() as u64);
+    meters.peer_plain_refused.set(peers.plain);
     meters.peer_twins.set(peers.twins);
     meters.peer_same_instance.set(peers.same_instance);
     meters.peer_other_view.set(peers.other_view);

@@ -15,6 +15,7 @@ use crate::node::callbacks::signing::Signer;
 use crate::node::clients::tokens::Tokens;
 use crate::tls::acceptor::Acceptor;
 use crate::tls::connector::Connector;
+use crate::tls::nodes::Nodes;
 
 /// The settings of all cores of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +68,8 @@ pub struct NodeSettings {
     pub accept_strangers: bool,
     /// The cluster's secret, and whether other nodes must know it.
     pub guard: Guard,
+    /// How nodes talk over TLS with each other. `None`: they do not.
+    pub peer_tls: Option<PeerTls>,
     /// Listeners of the deployment beside the ones on which members serve clients.
     pub reserved: Reserved,
     /// How timestamps are served. `None`: they are not.
@@ -86,6 +89,16 @@ pub struct TlsSettings {
     pub handshake_timeout_ms: u64,
     /// What connections are accepted with.
     pub acceptor: Arc<Acceptor>,
+}
+
+/// How the nodes of a cluster talk over TLS with each other, on the listener of plain clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerTls {
+    /// Whether nothing goes between nodes without TLS. Otherwise nodes that speak none are taken as
+    /// well, while a running cluster is moved to TLS.
+    pub is_required: bool,
+    /// What nodes show to each other and ask of each other.
+    pub nodes: Arc<Nodes>,
 }
 
 /// When an acknowledged write is on the disk.
@@ -194,6 +207,7 @@ impl Default for NodeSettings {
             cluster: ClusterLimits::default(),
             accept_strangers: false,
             guard: Guard::default(),
+            peer_tls: None,
             reserved: Reserved::default(),
             timestamp: None,
             serves_timers: true,

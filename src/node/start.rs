@@ -585,7 +585,6 @@ impl Seat {
         }
         let began = wall.map_or_else(now, |wall| wall.raise(now()));
         core.begin(began);
-        let disk = segments.zip(wall).map(|(segments, wall)| Disk::new(segments, wall));
         let mut service = Service::new(&settings.limits, settings.accept_strangers);
         let own = ShardIndex(self.own as u16);
         service.guard = settings.guard.clone();
@@ -594,6 +593,7 @@ impl Seat {
         self.listeners.open(&mut ring);
         let mut clients = Clients::new(service, own, &settings.limits, began.mono);
         clients.handshakes = Handshakes::new(settings.tls.as_ref());
+        clients.set_peer_tls(settings.peer_tls.as_ref());
         let timestamp = settings.timestamp.clone().unwrap_or_default();
         let issuer = Issuer::new(self.oracle.unwrap_or_default());
         let mut reserved = settings.reserved.clone();
@@ -609,7 +609,7 @@ impl Seat {
             clients,
             timestamps: TimestampServer::new(&timestamp, issuer, began.mono),
             callbacks,
-            peers: PeerSockets::new(resolver.clone(), listen, settings.guard.clone()),
+            peers: PeerSockets::new(resolver.clone(), listen, settings),
             resolver,
             commands: self.commands,
             mailboxes,
@@ -617,7 +617,7 @@ impl Seat {
             own: self.own,
             stop: self.stop,
             limits: settings.limits.clone(),
-            disk,
+            disk: segments.zip(wall).map(|(segments, wall)| Disk::new(segments, wall)),
             failed: None,
             spin_ns: u64::from(settings.spin_us) * 1_000,
         };

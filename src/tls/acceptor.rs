@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use rustls::ServerConfig;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier};
 use rustls::sign::SingleCertAndKey;
+use rustls::version::TLS13;
+use rustls::{ServerConfig, SupportedProtocolVersion};
 
 use super::material::{MaterialError, authorities, hash, identity};
 use super::validity::Validity;
@@ -54,12 +55,28 @@ pub struct Acceptor {
 impl Acceptor {
     /// Reads the texts. Tickets of this acceptor are those of no other.
     pub fn new(material: &Material<'_>) -> Result<Self, MaterialError> {
+        let verifier = verifier(material, &Arc::new(aws_lc_rs::default_provider()))?;
+        Self::of_versions(material, verifier, rustls::ALL_VERSIONS)
+    }
+
+    /// What a node accepts other nodes with. All of them speak the newest version.
+    pub(super) fn of_nodes(
+        material: &Material<'_>,
+        verifier: Arc<dyn ClientCertVerifier>,
+    ) -> Result<Self, MaterialError> {
+        Self::of_versions(material, verifier, &[&TLS13])
+    }
+
+    fn of_versions(
+        material: &Material<'_>,
+        verifier: Arc<dyn ClientCertVerifier>,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> Result<Self, MaterialError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let identity = identity(material.certificates, material.key, &provider)?;
         let validity = identity.cert.first().and_then(|certificate| Validity::of(certificate));
-        let verifier = verifier(material, &provider)?;
         let builder = ServerConfig::builder_with_provider(provider);
-        let builder = builder.with_protocol_versions(rustls::ALL_VERSIONS);
+        let builder = builder.with_protocol_versions(versions);
         let builder = builder.expect("the provider has suites of both versions");
         let mut config = builder
             .with_client_cert_verifier(verifier)

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use rustls::client::Resumption;
 use rustls::crypto::aws_lc_rs;
 use rustls::sign::SingleCertAndKey;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::version::TLS13;
+use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 
 use super::material::{MaterialError, authorities, hash, identity};
 
@@ -40,6 +41,18 @@ pub struct Connector {
 impl Connector {
     /// Reads the texts. Tickets of this connector's connections are of use to no other connector.
     pub fn new(material: &ClientMaterial<'_>) -> Result<Self, MaterialError> {
+        Self::of_versions(material, rustls::ALL_VERSIONS)
+    }
+
+    /// What a node dials other nodes with. All of them speak the newest version.
+    pub(super) fn of_nodes(material: &ClientMaterial<'_>) -> Result<Self, MaterialError> {
+        Self::of_versions(material, &[&TLS13])
+    }
+
+    fn of_versions(
+        material: &ClientMaterial<'_>,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> Result<Self, MaterialError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let own = match material.identity {
             Some((certificates, key)) => Some(identity(certificates, key, &provider)?),
@@ -51,7 +64,7 @@ impl Connector {
         };
         let trusted = hash_of_authorities(&roots);
         let builder = ClientConfig::builder_with_provider(provider);
-        let builder = builder.with_protocol_versions(rustls::ALL_VERSIONS);
+        let builder = builder.with_protocol_versions(versions);
         let builder = builder.expect("the provider has suites of both versions");
         let builder = builder.with_root_certificates(roots);
         let mut config = match own {

@@ -57,6 +57,12 @@ pub enum MaterialError {
         "expected the certificates of authorities in PEM (-----BEGIN CERTIFICATE-----), found {0}"
     )]
     BadAuthorities(String),
+    /// The own certificate is none with which other nodes take this one.
+    #[error(
+        "expected the certificate of a node, from the authority of the cluster and good for \
+         clients and for servers (chronos cluster certs --node), found another: {0}"
+    )]
+    NoNode(String),
     /// The library has no randomness.
     #[error("the system gives no random bytes: {0}")]
     NoRandomness(String),
@@ -66,9 +72,10 @@ impl MaterialError {
     /// Which text is wrong.
     pub fn text(&self) -> Text {
         match self {
-            Self::NoCertificate(_) | Self::BadCertificate(_) | Self::NoRandomness(_) => {
-                Text::Certificates
-            }
+            Self::NoCertificate(_)
+            | Self::BadCertificate(_)
+            | Self::NoNode(_)
+            | Self::NoRandomness(_) => Text::Certificates,
             Self::NoKey | Self::UnknownKey | Self::OtherKey => Text::Key,
             Self::BadAuthorities(_) => Text::Authorities,
         }

@@ -9,12 +9,16 @@ use rustls::{
 
 use super::acceptor::Acceptor;
 use super::connector::Connector;
+use super::nodes::has_name;
 
 /// The type of the record that a TLS connection begins with (RFC 8446, section 5.1: handshake).
 const HANDSHAKE_RECORD: u8 = 22;
 
+/// The type of the record of an alert (RFC 8446, section 6).
+const ALERT_RECORD: u8 = 21;
+
 /// The record of an alert in the clear: fatal, decode_error (RFC 8446, section 6).
-const DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
+const DECODE_ERROR: [u8; 7] = [ALERT_RECORD, 3, 3, 0, 2, 2, 50];
 
 /// Why a connection cannot go on. [`Session::send`] has the alert that tells the other end.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -73,6 +77,12 @@ impl TlsError {
 /// Whether a connection that begins with these bytes can be one of TLS.
 pub fn may_be_tls(wire: &[u8]) -> bool {
     wire.first() == Some(&HANDSHAKE_RECORD)
+}
+
+/// Whether the answer to the first bytes of TLS can be one of TLS: a handshake, or an alert that
+/// refuses it.
+pub fn may_answer_tls(wire: &[u8]) -> bool {
+    may_be_tls(wire) || wire.first() == Some(&ALERT_RECORD)
 }
 
 /// One side of a connection.
@@ -160,6 +170,12 @@ impl Session {
     /// Whether the handshake is not over yet. Until then there is no plaintext either way.
     pub fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
+    }
+
+    /// Whether the certificate that the other end has shown has this name or address.
+    pub fn shows(&self, host: &str) -> bool {
+        let shown = self.connection.peer_certificates().and_then(|shown| shown.first());
+        shown.is_some_and(|certificate| has_name(certificate, host))
     }
 
     /// Whether the handshake went on where a former connection ended, by a ticket.

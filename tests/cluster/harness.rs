@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread;
 
@@ -56,6 +56,8 @@ pub struct Cluster {
     pub names: Vec<String>,
     binds: Vec<SocketAddr>,
     admin_port: u16,
+    /// For each place, more lines for the end of its local file.
+    more: Vec<String>,
     processes: Vec<Option<Child>>,
     /// Places whose processes are frozen. They are thawed before they are ended.
     frozen: HashSet<usize>,
@@ -102,6 +104,7 @@ impl Cluster {
             names: at(known_port).map(|name| name.to_string()).collect(),
             binds: at(port).collect(),
             admin_port: free_port(),
+            more: vec![String::new(); PLACES],
             processes: (0..PLACES).map(|_| None).collect(),
             frozen: HashSet::new(),
             setup,
@@ -130,6 +133,28 @@ impl Cluster {
     /// Sets the lines below the key of the secret file, from a node's next start on.
     pub fn set_secret_keys(&mut self, lines: &str) {
         self.setup.secret_keys = lines.to_owned();
+    }
+
+    /// Sets more lines of a node's local file, from its next start on.
+    pub fn set_local(&mut self, place: usize, lines: &str) {
+        self.more[place] = lines.to_owned();
+    }
+
+    /// Returns the lines of [`Cluster::set_local`].
+    pub fn local_of(&self, place: usize) -> &str {
+        &self.more[place]
+    }
+
+    /// Writes the lines of [`Cluster::set_local`] under a running node and sends SIGHUP.
+    pub fn reload_local(&mut self, place: usize, lines: &str) {
+        self.set_local(place, lines);
+        replace(&self.file(place, "local"), &self.local_file(place));
+        self.signal(place, "HUP");
+    }
+
+    /// The folder of the story.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     fn secret_file(&self, place: usize) -> PathBuf {
@@ -268,7 +293,7 @@ impl Cluster {
             let (file, keys) = (self.secret_file(place), &self.setup.secret_keys);
             write!(text, "\n[cluster]\nsecret_file = {}\n{keys}", file.display()).expect("memory");
         }
-        text + &self.setup.local
+        text + &self.setup.local + &self.more[place]
     }
 
     fn shared_file(&self, place: usize) -> String {
@@ -362,6 +387,28 @@ impl Cluster {
     pub fn look(&self, place: usize) -> Option<Value> {
         let answer = request(self.admin(place), "GET", "/cluster", "").ok()?;
         serde_json::from_str(&answer.body).ok()
+    }
+
+    /// Returns whether a node says that all its connections to these other members go over TLS;
+    /// `None` if it does not answer.
+    pub fn speaks_tls(&self, place: usize, others: &[usize]) -> Option<bool> {
+        let document = self.look(place)?;
+        let members = document["members"].as_array()?;
+        let is_tls = |other: &&usize| {
+            let name = &self.names[**other];
+            members.iter().any(|member| member["name"] == *name && member["tls"] == true)
+        };
+        Some(others.iter().filter(|other| **other != place).all(|other| is_tls(&other)))
+    }
+
+    /// Returns a figure of a node's metrics, summed over its cores.
+    pub fn metric(&self, place: usize, name: &str) -> u64 {
+        let answer = request(self.admin(place), "GET", "/metrics", "").expect("metrics");
+        let samples = answer.body.lines().filter(|line| line.starts_with(&format!("{name}{{")));
+        let value = |line: &str| -> f64 {
+            line.rsplit(' ').next().and_then(|text| text.parse().ok()).expect("a number")
+        };
+        samples.map(value).sum::<f64>() as u64
     }
 
     /// Waits until each of these nodes has this belief of each of `others`: `alive` or `dead`.

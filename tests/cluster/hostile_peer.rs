@@ -38,7 +38,8 @@ impl Claim {
         Claim { name: name.to_owned(), instance: place as u16 + 1, incarnation: 0xbad }
     }
 
-    fn headers(&self) -> String {
+    /// The header lines of an Upgrade.
+    pub fn headers(&self) -> String {
         format!(
             "Connection: Upgrade\r\nUpgrade: chronos-peer/1\r\nX-Chronos-Name: {}\r\n\
              X-Chronos-Instance: {}\r\nX-Chronos-Incarnation: {:016x}\r\nX-Chronos-View: 1\r\n\

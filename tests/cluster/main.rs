@@ -8,6 +8,7 @@
 use kit::runner::Story;
 use kit::{noise, runner};
 
+mod certificates;
 mod files;
 mod harness;
 mod hostile_peer;
@@ -32,11 +33,15 @@ mod secrets;
 mod signatures;
 mod sites;
 mod splits;
+mod tls;
+mod tls_wrong;
 mod token_limits;
 
 /// The longest stories come first, because they decide how long all of them take.
 const STORIES: &[&[Story]] = &[
     abc::STORIES,
+    tls::STORIES,
+    tls_wrong::STORIES,
     cables::STORIES,
     mixed::STORIES,
     hostile::STORIES,

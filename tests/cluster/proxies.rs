@@ -21,6 +21,9 @@ use super::harness::{Cluster, PLACES, Setup};
 /// window.
 const PIECES_HELD: usize = 4_096;
 
+/// The first byte of a connection over TLS: the type of its first record.
+const TLS: u8 = 22;
+
 /// What happens to bytes on their way from one node to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Way {
@@ -57,6 +60,8 @@ struct Shared {
     changed: Condvar,
     /// How many bits were turned so far.
     corrupted: AtomicU64,
+    /// All that was carried, if the story looks at it.
+    carried: Option<Mutex<Vec<u8>>>,
 }
 
 /// The proxies of a cluster.
@@ -67,8 +72,17 @@ pub struct Network {
 impl Network {
     /// Makes a cluster whose members reach each other through proxies only. No node runs yet.
     pub fn around(setup: Setup) -> (Cluster, Network) {
+        Network::of(setup, Shared::default())
+    }
+
+    /// Does the same with proxies that remember all that they carry.
+    pub fn overhearing(setup: Setup) -> (Cluster, Network) {
+        Network::of(setup, Shared { carried: Some(Mutex::default()), ..Shared::default() })
+    }
+
+    fn of(setup: Setup, shared: Shared) -> (Cluster, Network) {
         let cluster = Cluster::with(Setup { behind_proxies: true, ..setup });
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(shared);
         for place in 0..PLACES {
             let listener = kit::ports::listen(cluster.names[place].parse().expect("an address"));
             let route =
@@ -117,6 +131,12 @@ impl Network {
         used.len()
     }
 
+    /// Returns whether this text was carried in the clear.
+    pub fn has_carried(&self, text: &str) -> bool {
+        let carried = self.shared.carried.as_ref().expect("it overhears");
+        find(&carried.lock().expect("nobody panics with it"), text.as_bytes()).is_some()
+    }
+
     /// Returns how many bits were turned so far.
     pub fn corrupted(&self) -> u64 {
         self.shared.corrupted.load(SeqCst)
@@ -126,6 +146,14 @@ impl Network {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nobody panics with it")
+    }
+
+    /// Remembers what is carried, if the story looks at it. Bytes of several connections and both
+    /// directions stand in turn, so a text may be cut by others: stories plant many.
+    fn note(&self, bytes: &[u8]) {
+        if let Some(carried) = &self.carried {
+            carried.lock().expect("nobody panics with it").extend_from_slice(bytes);
+        }
     }
 
     /// Waits while the way is cut. Returns what happens to bytes after that.
@@ -153,9 +181,15 @@ impl Route {
     fn carry(&self, mut dialled: TcpStream, shared: &Arc<Shared>) {
         let Some(head) = read_head(&mut dialled) else { return };
         let text = String::from_utf8_lossy(&head).into_owned();
-        let is_named = |place: &usize| *place != self.to && text.contains(&self.names[*place]);
+        let address = dialled.peer_addr().expect("connected").ip().to_string();
+        // Over TLS no name is seen, but nodes call from their addresses.
+        let is_named = |place: &usize| match head.first() {
+            Some(&TLS) => self.names[*place].starts_with(&format!("{address}:")),
+            _ => *place != self.to && text.contains(&self.names[*place]),
+        };
         let from = (0..PLACES).find(is_named);
         let from = from.unwrap_or_else(|| panic!("who dials {}?\n{text}", self.names[self.to]));
+        shared.note(&head);
         // A SYN does not arrive over a way that is cut.
         shared.open_way(from, self.to);
         let Ok(mut target) = TcpStream::connect(self.bind) else { return };
@@ -205,6 +239,7 @@ fn deliver(
     delivered: &AtomicU64,
 ) {
     while let Ok((at, mut piece)) = pieces.recv() {
+        shared.note(&piece);
         match shared.open_way(from, to) {
             Way::Slow(delay) => {
                 thread::sleep((at + delay).saturating_duration_since(Instant::now()));
@@ -237,7 +272,7 @@ fn read_head(stream: &mut TcpStream) -> Option<Vec<u8>> {
     stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
     let mut head = Vec::new();
     let mut bytes = [0; 4 << 10];
-    while find(&head, b"\r\n\r\n").is_none() {
+    while head.first() != Some(&TLS) && find(&head, b"\r\n\r\n").is_none() {
         let count = stream.read(&mut bytes).ok().filter(|&count| count > 0)?;
         head.extend_from_slice(&bytes[..count]);
     }

@@ -27,10 +27,10 @@ Examples:
   chronos cluster certs --out ./pki --node 10.0.0.4           one more, of the same authority
 
 What is in ./pki then:
-  ca.pem              the authority: what clients and nodes trust
+  ca.pem              the authority: what clients and nodes trust, [cluster] tls_ca
   ca.key              its key: keep it off the nodes. Whoever has it can be any of them
-  10.0.0.1.pem, .key  a node's: [tls] cert and key
-  ralf.pem, .key      a client's: curl --cert ralf.pem --key ralf.key
+  10.0.0.1.pem, .key  a node's: [tls] cert and key, [cluster] tls_cert and tls_key
+  ralf.pem, .key      a client's: curl --cert ralf.pem --key ralf.key; no node's
 
 A certificate holds for --days, the authority for ten years. To renew one, move its two files away
 and run the command again. A file that is there is never overwritten.

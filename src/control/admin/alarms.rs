@@ -28,7 +28,7 @@ struct CountAlarm {
     text: &'static str,
 }
 
-const ALARMS: [CountAlarm; 11] = [
+const ALARMS: [CountAlarm; 13] = [
     CountAlarm {
         count: |meters| meters.peer_twins.get(),
         text: "two processes say that they are the same node; stop one of the two, or give one of \
@@ -55,6 +55,17 @@ const ALARMS: [CountAlarm; 11] = [
         text: "this node and another one do not prove to each other that they know the cluster's \
                secret: give all nodes the same cluster.secret_file, or set \
                cluster.secret_required = false until all have it",
+    },
+    CountAlarm {
+        count: |meters| meters.peer_tls_failed.get(),
+        text: "this node and another one do not come to TLS: one of them speaks none, or its \
+               certificate is not of cluster.tls_ca, not of this time, without the node's name, or \
+               good for clients alone (openssl x509 -noout -text -in FILE)",
+    },
+    CountAlarm {
+        count: |meters| meters.peer_plain_refused.get(),
+        text: "a node connects without TLS, and cluster.tls = \"required\": give it a \
+               certificate, or set cluster.tls = \"accept-both\" until all nodes have one",
     },
     CountAlarm {
         count: |meters| meters.clock_alarms.get(),
@@ -185,18 +196,20 @@ mod tests {
     fn each_alarm_counts_its_own() {
         let meters = CoreMeters::default();
         let counts = |meters: &CoreMeters| ALARMS.map(|alarm| (alarm.count)(meters));
-        assert_eq!(counts(&meters), [0; 11]);
+        assert_eq!(counts(&meters), [0; 13]);
         meters.peer_twins.set(1);
         meters.peer_same_instance.set(2);
         meters.peer_refusals.set(3);
         meters.peer_strangers.set(4);
         meters.peer_unproven.set(5);
-        meters.clock_alarms.set(6);
-        meters.clock_refusals.set(7);
-        meters.ring_shortages.set(8);
-        meters.journal_stalls.set(9);
-        meters.journal_clock_behind_ms.set(10);
-        meters.requests_of_unknown_token.set(11);
-        assert_eq!(counts(&meters), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+        meters.peer_tls_failed.set(6);
+        meters.peer_plain_refused.set(7);
+        meters.clock_alarms.set(8);
+        meters.clock_refusals.set(9);
+        meters.ring_shortages.set(10);
+        meters.journal_stalls.set(11);
+        meters.journal_clock_behind_ms.set(12);
+        meters.requests_of_unknown_token.set(13);
+        assert_eq!(counts(&meters), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]);
     }
 }

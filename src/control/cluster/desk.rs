@@ -355,6 +355,7 @@ fn members_of(view: &View, meters: &[CoreMeters]) -> Vec<Value> {
             "name": view.name_of(peer),
             "role": role(peer),
             "liveness": liveness,
+            "tls": is_tls(meters, peer),
             "kept_bytes": kept_bytes(meters, peer),
         })
     })
@@ -370,6 +371,7 @@ fn sites_of(view: &View, meters: &[CoreMeters]) -> Vec<Value> {
             "name": site.name,
             "address": view.addresses_of(peer).collect::<Vec<_>>().join(","),
             "liveness": word(believed(meters, peer)),
+            "tls": is_tls(meters, peer),
             "kept_bytes": kept_bytes(meters, peer),
         })
     })
@@ -383,6 +385,11 @@ fn believed(meters: &[CoreMeters], peer: PeerIndex) -> Option<Liveness> {
     let first = cores.next()??;
     let is_agreed = cores.all(|other| other == Some(first));
     Some(if is_agreed { first } else { Liveness::Suspect })
+}
+
+/// Whether the connections of all cores to a peer go over TLS.
+fn is_tls(meters: &[CoreMeters], peer: PeerIndex) -> bool {
+    !meters.is_empty() && meters.iter().all(|core| core.beliefs.is_tls(peer))
 }
 
 fn word(liveness: Option<Liveness>) -> &'static str {
@@ -523,7 +530,9 @@ mod tests {
     fn a_peer_is_what_all_cores_believe() {
         let cores = [CoreMeters::default(), CoreMeters::default()];
         let peer = PeerIndex(1);
-        let say = |core: usize, liveness| cores[core].beliefs.set(peer, liveness, Dialect::Frames);
+        let say = |core: usize, liveness| {
+            cores[core].beliefs.set(peer, liveness, Dialect::Frames, core == 1)
+        };
         assert_eq!(believed(&cores, peer), None);
         say(0, Liveness::Alive);
         assert_eq!(believed(&cores, peer), Some(Liveness::Suspect));
@@ -533,6 +542,8 @@ mod tests {
         assert_eq!(believed(&cores, peer), Some(Liveness::Suspect));
         say(1, Liveness::Dead);
         assert_eq!(believed(&cores, peer), Some(Liveness::Dead));
+        assert!(!is_tls(&cores, peer), "one of them has no TLS");
+        assert!(is_tls(&cores[1..], peer) && !is_tls(&cores, PeerIndex(2)));
         cores[0].kept_bytes[1].set(3);
         cores[1].kept_bytes[1].set(4);
         assert_eq!(kept_bytes(&cores, peer), 7);

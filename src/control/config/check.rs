@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
+use super::check_peer_tls::{self, peers_use_tls};
 use super::check_timestamp;
 use super::check_tls;
 use super::error::Problem;
@@ -22,6 +23,7 @@ pub(super) fn check(config: &Config) -> Vec<Problem> {
     check_cluster(config, &mut conflicts);
     check_timestamp::check(config, &mut conflicts);
     check_tls::check(config, &mut conflicts);
+    check_peer_tls::check(config, &mut conflicts);
     conflicts.into_iter().map(Problem::Conflict).collect()
 }
 
@@ -137,7 +139,8 @@ pub(super) fn open_listeners(config: &Config) -> Vec<OpenListener> {
     let Config { node, tls, admin, timestamp, .. } = config;
     let is_open = |listen: SocketAddr| !listen.ip().to_canonical().is_loopback();
     // Where strangers are taken for nodes, they need no token.
-    let takes_strangers = node.accept_strangers && config.secret_file.is_empty();
+    let proves_nodes = !config.secret_file.is_empty() || peers_use_tls(config);
+    let takes_strangers = node.accept_strangers && !proves_nodes;
     let asks_for_tokens = !config.tokens_file.is_empty() && !takes_strangers;
     let asks_for_certificates = tls.client_auth == ClientAuth::Required;
     let over_tls = tls.address(node.listen).filter(|_| !asks_for_certificates);
@@ -148,7 +151,9 @@ pub(super) fn open_listeners(config: &Config) -> Vec<OpenListener> {
             let key = config.describe("node", name);
             let risk = format!("{key}: whoever gets there may create, read and delete timers");
             let remedy = match takes_strangers {
-                true => "set [auth] tokens_file (chronos token new) and [cluster] secret_file",
+                true => {
+                    "set [auth] tokens_file (chronos token new) and [cluster] secret_file or tls"
+                }
                 false => "set [auth] tokens_file (chronos token new)",
             };
             // The original asks nobody, and listens to all.
@@ -265,7 +270,10 @@ mod tests {
         }
         let strangers = "auth.tokens_file = \"t\"\ncluster.accept_strangers = true\n\
                          [node]\nlisten = \"10.0.0.1:7253\"";
-        assert!(conflict(strangers).contains("[cluster] secret_file"));
+        assert!(conflict(strangers).contains("[cluster] secret_file or tls"));
+        let with_tls = "cluster.tls = \"required\"\ncluster.tls_cert = \"c\"\n\
+                        cluster.tls_key = \"k\"\ncluster.tls_ca = \"a\"\n";
+        assert!(parse_config(&format!("{with_tls}{strangers}"), "c.toml").is_ok());
         for text in [
             "auth.tokens_file = \"t\"\n[node]\nlisten = \"10.0.0.1:7253\"",
             "[node]\nlisten = \"127.9.9.9:7253\"",
@@ -278,6 +286,16 @@ mod tests {
             let loaded = load(&Sources { file, ..Sources::default() }).expect(text);
             assert_eq!(loaded.warnings, Vec::<String>::new(), "{text}");
         }
+    }
+
+    #[test]
+    fn tls_between_nodes_needs_its_files() {
+        let told = conflict("[cluster]\ntls = 'accept-both'\ntls_ca = 'a'\ntls_cert = 'c'");
+        assert!(told.contains("[cluster] tls_key") && told.contains("cluster certs"), "{told}");
+        let own = "[tls]\ncert = 'c'\nkey = 'k'\n[cluster]\ntls = 'required'\n";
+        assert!(parse_config(&format!("{own}tls_ca = 'a'"), "c.toml").is_ok());
+        assert!(conflict(own).contains("[cluster] tls_ca"));
+        assert!(parse_config("[cluster]\ntls = 'off'", "c.toml").is_ok());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! nothing is read here.
 
 use super::callback_tls::CallbackTlsError;
+use super::peer_tls::PeerTlsError;
 use super::secret_file::SecretFileError;
 use super::tls::TlsFileError;
 
@@ -105,6 +106,9 @@ pub enum Problem {
     /// A file of `[tls]` cannot be used.
     #[error("[tls] {0}")]
     Tls(TlsFileError),
+    /// A file of TLS between nodes cannot be used.
+    #[error("[cluster] {0}")]
+    PeerTls(PeerTlsError),
     /// The file of the tokens cannot be used.
     #[error("[auth] tokens_file: {0}")]
     Tokens(SecretFileError),
@@ -134,6 +138,7 @@ impl Problem {
             Problem::Signing(_) => "signing",
             Problem::CallbackTls(_) => "callback-tls",
             Problem::Tls(_) => "tls",
+            Problem::PeerTls(_) => "peer-tls",
             Problem::Conflict(_) => "conflict",
         }
     }

@@ -9,6 +9,7 @@ use super::callback_tls::CallbackTlsConfig;
 use super::error::{CONFIG_BYTES_MAX, ConfigError, Problem};
 use super::load::{Loaded, Sources, load};
 use super::named_files::GROUPS;
+use super::peer_tls::PeerTlsConfig;
 use super::regular_file;
 use super::tls::TlsConfig;
 use crate::control::cluster::membership_file::MembershipFile;
@@ -145,10 +146,13 @@ impl ConfigFiles {
         let TlsConfig { cert, key, client_ca, .. } = &mut config.tls;
         let (secret, tokens) = (&mut config.secret_file, &mut config.tokens_file);
         let (file, signing) = (&mut timestamp.file, &mut config.signing_secrets_file);
+        let clients = [cert, key, client_ca];
         let CallbackTlsConfig { ca, client_cert, client_key } = &mut config.callback_tls;
-        let of_callbacks = [signing, ca, client_cert, client_key];
-        let others = [file, passwords, secret, tokens, cert, key, client_ca];
-        for path in others.into_iter().chain(of_callbacks) {
+        let of_callbacks = [ca, client_cert, client_key];
+        let PeerTlsConfig { cert, key, ca, .. } = &mut config.peer_tls;
+        let secrets = [file, passwords, secret, tokens, signing];
+        let of_tls = clients.into_iter().chain(of_callbacks).chain([cert, key, ca]);
+        for path in secrets.into_iter().chain(of_tls) {
             if !path.is_empty() {
                 *path = self.folder.join(&*path).display().to_string();
             }

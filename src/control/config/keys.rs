@@ -2,8 +2,8 @@
 //! `--print-config`, `tuning/reference.toml` and the help of the flags are all made from this
 //! table. Defaults come from `Default` of the settings. Nothing about a key stands anywhere else.
 
-use std::fmt;
-
+use super::key::{Key, Section};
+use super::keys_peer_tls as peer_tls;
 use super::settings::Config;
 use super::timestamp::{Authentication, Coordination};
 use super::value::{Value, ValueKind};
@@ -13,15 +13,6 @@ use crate::base::limits::{
 use crate::node::callbacks::policy::{Rule, texts_of};
 use crate::node::settings::JournalMode;
 use crate::tls::acceptor::ClientAuth;
-
-/// One section of the configuration file.
-#[derive(Debug)]
-pub struct Section {
-    /// The name as written between the brackets.
-    pub name: &'static str,
-    /// What the section is for, in one sentence of the reference file.
-    pub(crate) help: &'static str,
-}
 
 /// Every section, in the order of the reference file.
 pub const SECTIONS: [Section; 11] = [
@@ -49,38 +40,6 @@ pub const SECTIONS: [Section; 11] = [
     Section { name: "admin", help: "Health, metrics and status, for operators only." },
     Section { name: "log", help: "Logs go to standard error, those of a daemon to a file." },
 ];
-
-/// One configuration key.
-pub struct Key {
-    /// The name of the section that the key stands in.
-    pub section: &'static str,
-    /// The key's name. The unit of a number comes last, e.g. `_ms`.
-    pub name: &'static str,
-    /// Which values the key accepts.
-    pub(crate) kind: ValueKind,
-    /// The command-line flag that overrides the key; `None` where there is none.
-    pub(crate) flag: Option<&'static str>,
-    /// What the key does, for the reader of the reference file and of `--help`.
-    pub(crate) help: &'static str,
-    /// Reads the setting.
-    pub(crate) get: fn(&Config) -> Value,
-    /// Writes the setting. Panics if the `Value` is not of the kind that [`Key::kind`] reads.
-    pub(crate) set: fn(&mut Config, &Value),
-}
-
-impl Key {
-    /// Returns the environment variable that overrides the key, e.g. `CHRONOS_LIMITS_TIMERS_MAX`.
-    pub(crate) fn variable(&self) -> String {
-        format!("CHRONOS_{}_{}", self.section, self.name).to_ascii_uppercase()
-    }
-}
-
-/// Writes `[section] name`.
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "[{}] {}", self.section, self.name)
-    }
-}
 
 impl Config {
     /// Returns a setting and its origin for messages: `[node] pin = true (default)`. Panics if
@@ -219,7 +178,7 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 97] = [
+pub static KEYS: [Key; 101] = [
     Key {
         section: "node",
         name: "listen",
@@ -578,6 +537,10 @@ pub static KEYS: [Key; 97] = [
         get: |config| Value::Boolean(!config.node.guard.accepts_unproven),
         set: |config, value| config.node.guard.accepts_unproven = !value.boolean(),
     },
+    peer_tls::MODE,
+    peer_tls::CERT,
+    peer_tls::KEY,
+    peer_tls::CA,
     Key {
         section: "cluster",
         name: "admin_addresses",

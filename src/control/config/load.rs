@@ -7,10 +7,12 @@
 use toml::de::{DeTable, DeValue};
 
 use super::check;
+use super::check_peer_tls::peers_use_tls;
 use super::drop_in;
 use super::error::{CONFIG_BYTES_MAX, ConfigError, Origin, Problem};
 use super::identity;
-use super::keys::{KEYS, Key, SECTIONS, find};
+use super::key::Key;
+use super::keys::{KEYS, SECTIONS, find};
 use super::loader::{Loader, PROBLEMS_MAX};
 use super::settings::Config;
 use super::suggest::{remedy, unknown_key, unknown_section};
@@ -180,6 +182,7 @@ impl Loader {
         let timestamp = &self.config.timestamp;
         self.config.node.timestamp = timestamp.enabled.then(|| timestamp.served.clone());
         self.warn_of_secret();
+        self.warn_of_addresses(&view);
         check::open_listeners(&self.config).into_iter().for_each(|open| self.warn(open.risk));
         self.identify(&view);
         if self.warnings_left_out > 0 {
@@ -203,6 +206,20 @@ impl Loader {
                 "{told}: nobody is asked for a secret, as there is none; set [cluster] secret_file"
             )),
             _ => {}
+        }
+    }
+
+    /// Warns where clients need tokens and other nodes are believed for their addresses.
+    fn warn_of_addresses(&mut self, view: &View) {
+        let config = &self.config;
+        let is_alone = view.connected_nodes().union(view.connected_sites()).is_empty();
+        let proves_nodes = !config.secret_file.is_empty() || peers_use_tls(config);
+        if !is_alone && !config.tokens_file.is_empty() && !proves_nodes {
+            let told = config.describe("auth", "tokens_file");
+            self.warn(format!(
+                "{told}: clients need a token, but whoever sends from an address of a node is \
+                 believed to be one and needs none; set [cluster] secret_file or tls"
+            ));
         }
     }
 

@@ -2,7 +2,7 @@
 //! against hostile texts.
 
 use super::error::{Origin, Problem};
-use super::keys::Key;
+use super::key::Key;
 use super::settings::Config;
 use super::value::{Mismatch, Value};
 

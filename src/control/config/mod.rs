@@ -3,6 +3,7 @@
 
 pub(crate) mod callback_tls;
 mod check;
+mod check_peer_tls;
 mod check_timestamp;
 mod check_tls;
 mod drop_in;
@@ -10,11 +11,14 @@ pub mod error;
 pub(crate) mod files;
 mod identity;
 pub mod ini;
+mod key;
 pub mod keys;
 #[cfg(test)]
 mod keys_tests;
+mod keys_peer_tls;
 pub mod load;
 mod loader;
+pub(crate) mod peer_tls;
 pub(crate) mod regular_file;
 mod named_files;
 pub(crate) mod reload;

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::error::Problem;
+use super::peer_tls::PeerTlsMode;
 use super::settings::Config;
-use super::{callback_tls, secret_file, tls};
+use super::{callback_tls, peer_tls, secret_file, tls};
 use crate::tls::acceptor::ClientAuth;
 
 /// Files that belong together: all of them are read, or none.
@@ -20,7 +21,7 @@ pub(super) struct FileGroup {
 }
 
 /// All groups, in the order in which they are read.
-pub(super) const GROUPS: [FileGroup; 5] = [
+pub(super) const GROUPS: [FileGroup; 6] = [
     FileGroup {
         what: "the cluster's secrets",
         names: |config| vec![&config.secret_file],
@@ -42,6 +43,11 @@ pub(super) const GROUPS: [FileGroup; 5] = [
         read: read_callbacks,
     },
     FileGroup { what: "the files of TLS", names: names_of_tls, read: read_tls },
+    FileGroup {
+        what: "the files of TLS between nodes",
+        names: names_of_peer_tls,
+        read: read_peer_tls,
+    },
 ];
 
 fn read_secrets(config: &mut Config, _: &mut Vec<String>) -> Result<(), Problem> {
@@ -96,6 +102,29 @@ fn read_tls(config: &mut Config, told: &mut Vec<String>) -> Result<(), Problem> 
         let (settings, untimely) = tls::read(&config.tls, listen).map_err(Problem::Tls)?;
         config.node.tls = Some(settings);
         told.extend(untimely);
+    }
+    Ok(())
+}
+
+fn speaks_peer_tls(config: &Config) -> bool {
+    config.peer_tls.mode != PeerTlsMode::Off && config.node.serves_timers
+}
+
+fn names_of_peer_tls(config: &Config) -> Vec<&str> {
+    if !speaks_peer_tls(config) {
+        return Vec::new();
+    }
+    let (cert, key) = config.peer_tls.own_files(&config.tls);
+    vec![cert, key, &config.peer_tls.ca]
+}
+
+fn read_peer_tls(config: &mut Config, told: &mut Vec<String>) -> Result<(), Problem> {
+    if speaks_peer_tls(config) {
+        let (peers, clients, name) = (&config.peer_tls, &config.tls, &config.node.name);
+        let read = peer_tls::read(peers, clients, name).map_err(Problem::PeerTls)?;
+        let (settings, untimely) = read.unzip();
+        config.node.peer_tls = settings;
+        told.extend(untimely.flatten());
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Reads the configuration again while the node runs (SIGHUP). What takes effect: the members, the
-//! sites, where callbacks may go, and the contents of the files of secrets, of tokens and of TLS.
+//! sites, where callbacks may go, TLS between nodes, and the contents of the files of secrets, of
+//! tokens and of TLS.
 //! Every other key waits for a restart. A configuration with an error changes nothing.
 
 use std::sync::Arc;
@@ -126,6 +127,7 @@ impl Reloader {
         self.read_tokens(&read);
         self.read_signer(&read);
         self.read_connector(&read);
+        self.read_peer_tls(&read);
         self.read_acceptor(read);
     }
 
@@ -144,6 +146,7 @@ impl Reloader {
     fn check_what_would_be_open(&self, read: &Config) -> Result<(), String> {
         let mut mixed = self.config.clone();
         mixed.tls.client_auth = read.tls.client_auth;
+        mixed.peer_tls.clone_from(&read.peer_tls);
         match open_listeners(&mixed).into_iter().find(|open| !open.is_meant) {
             Some(open) => Err(format!(
                 "{}, until a restart takes the other changes; restart the node",
@@ -151,6 +154,19 @@ impl Reloader {
             )),
             None => Ok(()),
         }
+    }
+
+    /// Takes how nodes talk over TLS with each other.
+    fn read_peer_tls(&mut self, read: &Config) {
+        let running = &mut self.config.node.peer_tls;
+        if *running == read.node.peer_tls {
+            return;
+        }
+        running.clone_from(&read.node.peer_tls);
+        self.config.peer_tls.clone_from(&read.peer_tls);
+        self.commands.push(Command::PeerTls(running.clone()));
+        let tls = self.config.describe("cluster", "tls");
+        info!("reloaded: further connections between nodes: {tls}, with what its files say now");
     }
 
     /// Takes the tokens of the file that the node was started with.
@@ -245,17 +261,19 @@ pub(crate) fn announce(config: &Config) {
 }
 
 /// Returns the keys that differ and that a reload does not take: all keys but the members, the
-/// sites, where callbacks may go, and the files of TLS.
+/// sites, where callbacks may go, TLS between nodes, and the files of TLS.
 fn changed(running: &Config, read: &Config) -> Vec<String> {
     // The members are compared as a whole elsewhere. Their keys would be told here by mistake.
     let members = ["localhost", "nodes", "joining", "leaving"];
     let of_callbacks = ["allow", "deny", "ca", "client_cert", "client_key"];
     let files = ["cert", "key", "client_ca", "client_auth"];
+    let peer_tls = ["tls", "tls_cert", "tls_key", "tls_ca"];
     let has_tls = running.node.tls.is_some() && read.node.tls.is_some();
     KEYS.iter()
         .filter(|key| !(has_tls && key.section == "tls" && files.contains(&key.name)))
         .filter(|key| key.section != "sites")
         .filter(|key| !(key.section == "callbacks" && of_callbacks.contains(&key.name)))
+        .filter(|key| key.section != "cluster" || !peer_tls.contains(&key.name))
         .filter(|key| key.section != "cluster" || !members.contains(&key.name))
         // A value that was made from the node's name changes only at a start.
         .filter(|key| !matches!(read.origin(key.section, key.name), Origin::OwnName))

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use super::callback_tls::CallbackTlsConfig;
 use super::error::Origin;
+use super::peer_tls::PeerTlsConfig;
 use super::timestamp::TimestampConfig;
 use super::tls::TlsConfig;
 use crate::cluster::view::Membership;
@@ -57,6 +58,8 @@ pub struct Config {
     pub timestamp: TimestampConfig,
     /// TLS for clients. [`NodeSettings::tls`] is made from this and its files.
     pub tls: TlsConfig,
+    /// TLS between nodes. [`NodeSettings::peer_tls`] is made from this and its files.
+    pub peer_tls: PeerTlsConfig,
     /// The file that the secrets of [`NodeSettings::guard`] are read from; empty: no secrets.
     pub secret_file: String,
     /// The file that [`NodeSettings::tokens`] is read from; empty: nobody needs a token.
@@ -86,6 +89,7 @@ impl Default for Config {
             node: NodeSettings { name: String::new(), ..NodeSettings::default() },
             timestamp: TimestampConfig::default(),
             tls: TlsConfig::default(),
+            peer_tls: PeerTlsConfig::default(),
             secret_file: String::new(),
             tokens_file: String::new(),
             insecure_open: false,

@@ -3,7 +3,8 @@
 use toml::de::DeValue;
 
 use super::error::{Origin, Problem};
-use super::keys::{KEYS, Key, SECTIONS};
+use super::key::Key;
+use super::keys::{KEYS, SECTIONS};
 use super::value::quote;
 
 /// Longest unknown name, in bytes, that is compared with the known names: edit distance costs

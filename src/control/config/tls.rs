@@ -67,7 +67,7 @@ pub enum TlsFileError {
          read"
     )]
     Unreadable {
-        /// The key of `[tls]`.
+        /// The key that names the file.
         name: &'static str,
         /// The file as the operator named it.
         file: String,
@@ -77,7 +77,7 @@ pub enum TlsFileError {
     /// A file says something else than it should.
     #[error("{name}: {file}: {error}")]
     Content {
-        /// The key of `[tls]`.
+        /// The key that names the file.
         name: &'static str,
         /// The file as the operator named it.
         file: String,
@@ -113,12 +113,16 @@ pub(super) fn read(
         };
         TlsFileError::Content { name, file: file.clone(), error }
     })?;
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now_s = i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX);
-    let untimely = acceptor.untimely(now_s).map(|told| format!("[tls] cert: {cert}: {told}"));
+    let untimely = acceptor.untimely(now_s()).map(|told| format!("[tls] cert: {cert}: {told}"));
     let handshake_timeout_ms = config.handshake_timeout_ms;
     let settings = TlsSettings { listen, handshake_timeout_ms, acceptor: Arc::new(acceptor) };
     Ok((settings, untimely))
+}
+
+/// Seconds since 1970.
+pub(super) fn now_s() -> i64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Returns what a file of certificates says.

@@ -28,6 +28,14 @@ pub fn place_of(address: &str, port: u16) -> PeerAddress {
     }
 }
 
+/// Returns the name or the IP address in an address, without port and brackets.
+pub fn host_of(address: &str) -> String {
+    match place_of(address, 0) {
+        PeerAddress::At(at) => at.ip().to_canonical().to_string(),
+        PeerAddress::Named(name, _) => name,
+    }
+}
+
 /// Returns the addresses from which a node may call the node at `to` so that `to` knows the caller
 /// by its address: first the address that is the node's name, then the address on which the node
 /// listens.
@@ -81,6 +89,14 @@ mod tests {
             ("node-1:http", named("node-1:http", 7253)),
         ] {
             assert_eq!(place_of(address, 7253), place, "{address}");
+        }
+        for (address, host) in [
+            ("10.0.0.1:80", "10.0.0.1"),
+            ("[fd00::1]:80", "fd00::1"),
+            ("[::ffff:10.0.0.1]:80", "10.0.0.1"),
+            ("node-1:80", "node-1"),
+        ] {
+            assert_eq!(host_of(address), host);
         }
     }
 }

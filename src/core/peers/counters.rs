@@ -32,6 +32,10 @@ pub struct PeerCounters {
     pub strangers: u64,
     /// Connections and requests whose other end does not prove that it knows the cluster's secret.
     pub unproven: u64,
+    /// Connections and requests of peers refused because they came without TLS.
+    pub plain: u64,
+    /// Connections over TLS refused because the certificate does not have the peer's name.
+    pub misnamed: u64,
     /// Connections with a process that says it is a node which another process is.
     pub twins: u64,
     /// Connections with another node that has this node's instance bits. Ids may be given out

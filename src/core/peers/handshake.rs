@@ -18,7 +18,8 @@
 //! An Upgrade is refused with a `Reason` and one of these statuses:
 //!
 //! - 403: the dialler is no member. With `X-Chronos-Refused: address` it does not call from its
-//!   address, with `X-Chronos-Refused: secret` it does not prove the secret.
+//!   address, with `X-Chronos-Refused: secret` it does not prove the secret, with `tls` it speaks
+//!   no TLS, with `certificate` the certificate that it has shown does not have its name.
 //! - 409: two processes have one name.
 //! - 426: the dialler asks for another protocol.
 //! - 503: there are too many connections, or a name is not resolved yet.
@@ -31,7 +32,10 @@
 //! acceptance carries the acceptor's proof ([`super::secret`]).
 //!
 //! Towards another site `Upgrade: chronos-site/1` opens the internal HTTP API on the connection.
-//! Nodes without a secret do not have this protocol and do not need it.
+//! Without a secret and without TLS nodes do not have this protocol and do not need it.
+//!
+//! Over TLS both ends have shown certificates before, and the name in the first hello must be in
+//! the dialler's. The acceptor's is checked against the name that was dialled.
 
 use std::fmt::Write;
 use std::mem::MaybeUninit;
@@ -154,6 +158,8 @@ pub fn refusal_of(refusal: &HelloRefusal) -> (u16, &'static str) {
         HelloRefusal::Stranger(..) => (403, "X-Chronos-Refused: stranger\r\n"),
         HelloRefusal::Elsewhere(_) => (403, "X-Chronos-Refused: address\r\n"),
         HelloRefusal::Unproven(_) => (403, UNPROVEN_HEADER),
+        HelloRefusal::Plain => (403, "X-Chronos-Refused: tls\r\n"),
+        HelloRefusal::Misnamed(_) => (403, "X-Chronos-Refused: certificate\r\n"),
         HelloRefusal::NoSecret => (426, ""),
         HelloRefusal::Twins(_) => (409, ""),
         HelloRefusal::Unresolved | HelloRefusal::TooMany => (503, ""),
@@ -181,6 +187,8 @@ pub enum Answered {
     },
     /// One of the two ends does not prove that it knows the secret.
     Unproven,
+    /// The node takes only peers over TLS, or not the certificate that this one has shown.
+    Uncertified,
     /// The node does not know the Upgrade: an original node.
     Original,
     /// The node refused.
@@ -225,6 +233,7 @@ pub fn parse_answer(bytes: &[u8], protocol: Protocol) -> Result<Option<Answered>
         Some(403) => Ok(Some(match value_of(response.headers, "X-Chronos-Refused") {
             Some("address" | "stranger") => Answered::Disowned,
             Some("secret") => Answered::Unproven,
+            Some("certificate" | "tls") => Answered::Uncertified,
             _ => Answered::Refused,
         })),
         Some(503) => Ok(Some(Answered::Busy)),

@@ -27,6 +27,11 @@ pub struct Hello {
     pub complete_since: Option<WallMs>,
 }
 
+/// Why a peer, or a request of one, is refused that comes without TLS.
+pub const PLAIN: &str = "the nodes of this cluster speak TLS with each other, and this one came \
+    without: give it a certificate of the cluster's authority and cluster.tls = \"accept-both\" \
+    or \"required\". Nodes of the original service cannot be members beside it";
+
 /// Why a peer's connection is refused: with 403, 409 or 426, or with 503 when the reason will pass.
 /// The text goes to the peer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,6 +52,15 @@ pub enum HelloRefusal {
     /// The peer does not prove that it knows the cluster's secret. The text says more.
     #[error("{0}")]
     Unproven(&'static str),
+    /// The peer speaks no TLS, and this node takes peers over TLS only.
+    #[error("{PLAIN}")]
+    Plain,
+    /// The certificate that the peer has shown does not have the peer's name.
+    #[error(
+        "the certificate that this node shows does not have its name {0}: make one that has it \
+         (chronos cluster certs --node)"
+    )]
+    Misnamed(String),
     /// The peer belongs to no site that is configured here. The text says more.
     #[error("{0}")]
     NoSite(String),

@@ -101,7 +101,7 @@ impl fmt::Display for Refused {
 }
 
 /// Whether a request may be made. `access` is what the connection remembers. Other sites that have
-/// proven that they know the cluster's secret need no token.
+/// proven who they are, by the cluster's secret or a certificate of its authority, need no token.
 pub fn authorize(
     access: &mut Option<Box<Access>>,
     service: &mut Service,
@@ -110,7 +110,7 @@ pub fn authorize(
     head: &RequestHead<'_>,
 ) -> Result<(), Refused> {
     let Some(tokens) = &service.tokens else { return Ok(()) };
-    if caller.is_proven || line.path == TimerPath::Ping {
+    if caller.is_proven || caller.is_certified || line.path == TimerPath::Ping {
         return Ok(());
     }
     let judged = judge(access, tokens, head.authorization);

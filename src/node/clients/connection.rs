@@ -26,7 +26,7 @@ use crate::node::buffer_pool::BufferPool;
 use crate::node::clients::access::{Access, authorize};
 use crate::node::clients::answers::{Persistence, write_continue};
 use crate::node::clients::request_line::RequestLine;
-use crate::node::clients::secured::Secured;
+use crate::node::clients::secured::{Kind, Secured};
 use crate::node::clients::service::{Api, Caller, Served, Service, too_long};
 use crate::node::deadlines::Deadline;
 use crate::tls::session::may_be_tls;
@@ -123,8 +123,12 @@ pub struct ClientConnection {
     pub challenge: Option<Box<Word>>,
     /// Whether the client is another site that has proven that it knows the cluster's secret.
     pub is_proven: bool,
+    /// Whether the client is a node whose certificate has the name that the node has said.
+    pub is_certified: bool,
     /// TLS, if the client speaks it.
     pub secured: Option<Box<Secured>>,
+    /// Whether the first bytes may be those of a node that speaks TLS.
+    pub may_be_node: bool,
     /// The head of the present request, if it asks for a page of timers.
     page: Option<Box<PageHead>>,
     /// The token that the client showed last.
@@ -172,7 +176,9 @@ impl ClientConnection {
             upgrade: None,
             challenge: None,
             is_proven: false,
+            is_certified: false,
             secured: None,
+            may_be_node: false,
             page: None,
             access: None,
             own: home.shard,
@@ -204,8 +210,7 @@ impl ClientConnection {
             self.partial.extend_from_slice(input);
             return Appetite::Hungry;
         }
-        let is_proven = self.is_proven;
-        let caller = Caller { far_ends, socket: self.socket, is_proven, quota: None };
+        let caller = self.caller(far_ends);
         let limits = api.limits;
         let mut budget = limits.pipelined_requests_per_turn_max;
         self.is_deferred = false;
@@ -228,6 +233,23 @@ impl ClientConnection {
         }
         let has_more = self.is_deferred || (budget == 0 && !self.partial.is_empty());
         if has_more || self.is_backed_up(limits) { Appetite::Full } else { Appetite::Hungry }
+    }
+
+    /// Who makes the requests on this connection.
+    pub fn caller<'r>(&self, far_ends: FarEnds<'r>) -> Caller<'r> {
+        let (socket, is_node) = (self.socket, self.is_node());
+        let (is_proven, is_certified) = (self.is_proven, self.is_certified);
+        Caller { far_ends, socket, is_proven, is_node, is_certified, quota: None }
+    }
+
+    /// Who is at the other end, as far as TLS tells.
+    pub fn kind(&self) -> Kind {
+        self.secured.as_ref().map_or(Kind::Client, |secured| secured.kind)
+    }
+
+    /// Whether the connection is one of TLS between nodes.
+    pub fn is_node(&self) -> bool {
+        self.kind() != Kind::Client
     }
 
     /// Writes the answer of a shard to one request, and the later answers that waited for it.
@@ -522,11 +544,12 @@ impl ClientConnection {
     /// bytes.
     fn begin_upgrade(&mut self, service: &mut Service, head: &[u8]) -> usize {
         // The answer to a challenge may come before the kernel has told that the challenge left.
-        let is_sent = self.sending_bytes == 0 || self.challenge.is_some();
+        // So may the request the end of a handshake.
+        let is_sent = self.sending_bytes == 0 || self.challenge.is_some() || self.is_node();
         let is_first = self.pending.is_empty() && self.out.is_empty() && is_sent;
         match handshake::parse_request(head) {
-            _ if self.secured.is_some() => {
-                self.fail(service, 400, "nodes speak no TLS: connect to the port of [node] listen");
+            _ if self.secured.is_some() && !self.is_node() => {
+                self.fail(service, 400, "for nodes: connect to the port of [node] listen");
             }
             Ok(asked) if is_first => self.upgrade = Some(Box::new(asked)),
             Ok(_) => self.fail(service, 400, "wait for all answers before an Upgrade"),

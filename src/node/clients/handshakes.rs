@@ -1,31 +1,45 @@
-//! The handshakes of one core's clients: what they are made with, whose is next, and their counts.
+//! The handshakes of one core's clients, and of the nodes that dial it: what they are made with,
+//! whose is next, and their counts.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::base::time::MonoNs;
+use crate::cluster::detector::DIAL_MS_MAX;
 use crate::ring::SocketId;
 use crate::tls::acceptor::Acceptor;
 
-use crate::node::clients::secured::Secured;
+use crate::node::clients::secured::{Kind, Secured};
 use crate::node::settings::TlsSettings;
+
+/// Time in ms for the handshake of a node. A dial is given up after half of it.
+const NODE_TIMEOUT_MS: u64 = 2 * DIAL_MS_MAX;
 
 /// The handshakes of one core.
 #[derive(Default)]
 pub struct Handshakes {
     /// What connections are accepted with; `None`: no listener speaks TLS.
     pub acceptor: Option<Arc<Acceptor>>,
+    /// What nodes are accepted with on the listener of plain clients; `None`: not over TLS.
+    pub nodes: Option<Arc<Acceptor>>,
     /// Time in ms for a handshake.
     timeout_ms: u64,
-    /// How many handshakes have ended well.
+    /// How many handshakes of clients have ended well.
     pub done: u64,
     /// How many of them by a ticket.
     pub resumed: u64,
     /// How many connections ended because of what came over them, before or after their handshake,
     /// or because their handshake was not over in time.
     pub failed: u64,
+    /// How many connections of nodes ended because of what came over them, before they were taken.
+    pub nodes_failed: u64,
     /// Connections with bytes of a handshake.
     queue: VecDeque<(u32, SocketId)>,
+    /// Those of members. They take turns with all others, so that a herd of clients keeps no member
+    /// out.
+    members: VecDeque<(u32, SocketId)>,
+    /// Whether it is the members' turn.
+    are_members_next: bool,
     /// How many connections came to the queue since the last turn.
     pub came: usize,
     /// When a handshake last went on.
@@ -46,22 +60,71 @@ impl Handshakes {
 
     /// TLS on a connection that was accepted now.
     pub fn begin(&self, now: MonoNs) -> Secured {
-        Secured::new(now.plus_ms(self.timeout_ms))
+        Secured::new(now.plus_ms(self.timeout_ms), Kind::Client)
+    }
+
+    /// TLS on a connection over which a node's first bytes have come.
+    pub fn begin_node(&self, now: MonoNs, is_member: bool) -> Secured {
+        let kind = if is_member { Kind::Member } else { Kind::Node };
+        Secured::new(now.plus_ms(NODE_TIMEOUT_MS), kind)
+    }
+
+    /// What such a connection is accepted with.
+    pub fn acceptor_of(&self, kind: Kind) -> Option<&Arc<Acceptor>> {
+        match kind {
+            Kind::Client => self.acceptor.as_ref(),
+            Kind::Node | Kind::Member => self.nodes.as_ref(),
+        }
+    }
+
+    /// Counts a connection that ended because of what came over it.
+    pub fn note_failed(&mut self, kind: Kind) {
+        match kind {
+            Kind::Client => self.failed += 1,
+            Kind::Node | Kind::Member => self.nodes_failed += 1,
+        }
     }
 
     /// Lets a connection wait until its handshake goes on.
-    pub fn wait(&mut self, place: u32, socket: SocketId) {
+    pub fn wait(&mut self, place: u32, socket: SocketId, kind: Kind) {
         self.came += 1;
-        self.queue.push_back((place, socket));
+        match kind {
+            Kind::Member => self.members.push_back((place, socket)),
+            Kind::Client | Kind::Node => self.queue.push_back((place, socket)),
+        }
     }
 
-    /// The connection that has waited for the longest time.
+    /// The connection whose turn it is: of members and of all others in turn the one that has
+    /// waited for the longest time.
     pub fn next(&mut self) -> Option<(u32, SocketId)> {
-        self.queue.pop_front()
+        self.are_members_next = !self.are_members_next;
+        let Self { queue, members, are_members_next, .. } = self;
+        let (first, second) = if *are_members_next { (members, queue) } else { (queue, members) };
+        first.pop_front().or_else(|| second.pop_front())
     }
 
     /// Whether connections wait for the next turn.
     pub fn has_more(&self) -> bool {
-        !self.queue.is_empty()
+        !self.queue.is_empty() || !self.members.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::SocketId;
+
+    #[test]
+    fn members_and_all_others_take_turns() {
+        let mut handshakes = Handshakes::default();
+        let socket = SocketId { index: 0, generation: 0 };
+        let mut wait = |place: u32, kind| handshakes.wait(place, socket, kind);
+        (0..1_000).for_each(|place| wait(place, Kind::Client));
+        (5_000..5_002).for_each(|place| wait(place, Kind::Member));
+        wait(9_000, Kind::Node);
+        let order: Vec<_> =
+            std::iter::from_fn(|| handshakes.next()).map(|(place, _)| place).collect();
+        assert_eq!(order[..5], [5_000, 0, 5_001, 1, 2], "a herd of clients keeps no member out");
+        assert_eq!((order.len(), order.last()), (1_003, Some(&9_000)), "who says so waits");
     }
 }

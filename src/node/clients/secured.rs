@@ -56,11 +56,24 @@ pub struct Secured {
     pub has_ended: bool,
     /// Whether the server has said so.
     has_closed: bool,
+    /// Which queue the connection waits in, and with what it is accepted.
+    pub kind: Kind,
+}
+
+/// Who is at the other end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A client.
+    Client,
+    /// A node, or whoever says so, at an address that is not known to be a member's.
+    Node,
+    /// A node at an address of a member, or whoever says so there.
+    Member,
 }
 
 impl Secured {
     /// A connection on which nothing has come yet.
-    pub fn new(until: MonoNs) -> Self {
+    pub fn new(until: MonoNs, kind: Kind) -> Self {
         Self {
             stage: Stage::New,
             waiting: Vec::new(),
@@ -69,6 +82,7 @@ impl Secured {
             is_queued: false,
             has_ended: false,
             has_closed: false,
+            kind,
         }
     }
 
@@ -80,6 +94,22 @@ impl Secured {
     /// Whether nothing more is read or written.
     pub fn is_broken(&self) -> bool {
         matches!(self.stage, Stage::Broken(_))
+    }
+
+    /// TLS itself, if the handshake is over.
+    pub fn session(&self) -> Option<&Session> {
+        match &self.stage {
+            Stage::Open(session) => Some(session),
+            _ => None,
+        }
+    }
+
+    /// Gives TLS to whoever takes the connection over, if the handshake is over.
+    pub fn into_session(self) -> Option<Session> {
+        match self.stage {
+            Stage::Open(session) => Some(session),
+            _ => None,
+        }
     }
 
     /// Bytes of memory held for a handshake: those that wait, and those that the library may keep

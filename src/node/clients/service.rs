@@ -22,8 +22,9 @@ use crate::core::Core;
 use crate::core::gate::Gate;
 use crate::core::internal_api::{PageHead, copy_of};
 use crate::core::peers::actions::InboundId;
+use crate::core::peers::address::host_of;
 use crate::core::peers::handshake::{Asked, Protocol, UNPROVEN_HEADER};
-use crate::core::peers::hello::HelloRefusal;
+use crate::core::peers::hello::{HelloRefusal, PLAIN};
 use crate::core::peers::secret::{CLOSED, Guard, ProofVerdict, Word};
 use crate::node::callbacks::policy::{Denial, Destinations};
 use crate::node::clients::answer_room::AnswerRoom;
@@ -34,9 +35,15 @@ use crate::node::clients::answers::{
 use crate::node::clients::head_memory::HeadMemory;
 use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::tokens::Tokens;
+use crate::tls::session::Session;
 
 /// Bytes above which a content buffer goes back to the allocator after use.
 const CONTENT_BYTES_KEPT: usize = 64 << 10;
+/// The answer to what only clients ask for, where a node speaks TLS.
+const NODES_ONLY: &str = "this is TLS between nodes (cluster.tls), for what nodes say alone: \
+    clients ask without TLS here, or over TLS at [node] listen_tls";
+/// The answer to a node that has not said who it is.
+const UPGRADE_FIRST: &str = "over TLS a node says who it is first: Upgrade: chronos-site/1";
 /// Number of references whose memory is kept.
 const REFERENCES_KEPT: usize = 1_024;
 
@@ -49,6 +56,10 @@ pub struct Caller<'r> {
     pub socket: SocketId,
     /// Whether the other end has proven that it knows the cluster's secret.
     pub is_proven: bool,
+    /// Whether this is TLS between nodes, over which nothing goes but what nodes say.
+    pub is_node: bool,
+    /// Whether the other end is a node whose certificate has the name that the node has said.
+    pub is_certified: bool,
     /// What the name of the request's token may use; `None`: it has no limits, or nobody needs a
     /// token.
     pub quota: Option<&'r Quota>,
@@ -59,8 +70,9 @@ pub enum Admitted {
     /// The connection carries frames from here on. The word is this node's own proof, if one was
     /// asked for.
     Peer(InboundId, Option<Word>),
-    /// The internal HTTP API is open on the connection. The word is this node's own proof.
-    Site(Word),
+    /// The internal HTTP API is open on the connection. The word is this node's own proof, if one
+    /// was asked for.
+    Site(Option<Word>),
     /// The other end must prove that it knows the secret.
     Challenged,
 }
@@ -98,6 +110,8 @@ pub struct Service {
     pub gate: Gate,
     /// What other nodes must prove.
     pub guard: Guard,
+    /// Whether nodes are taken over TLS only.
+    pub requires_tls: bool,
     /// Where callbacks may go.
     pub destinations: Arc<Destinations>,
     /// What other nodes told and asked for.
@@ -161,6 +175,7 @@ impl Service {
             room: AnswerRoom::new(limits),
             gate: Gate::new(accepts_strangers),
             guard: Guard::default(),
+            requires_tls: false,
             destinations: Arc::default(),
             internal: InternalCounters::default(),
             timestamp_asks: None,
@@ -205,6 +220,9 @@ impl Service {
         out: &mut Vec<u8>,
     ) -> Served {
         let persistence = line.persistence;
+        if caller.is_node && !is_for_nodes(line) {
+            return self.settle(Err((403, NODES_ONLY.into())), persistence, out);
+        }
         let request = match (line.path, line.method) {
             (TimerPath::Collection, Method::Post) | (TimerPath::Timer(_), Method::Put) => {
                 return self.store((now, core), (from, caller), line, body, out);
@@ -352,6 +370,9 @@ impl Service {
             let merged = self.merge((now, core), (from, caller), named, document, part);
             return self.settle(merged, line.persistence, out);
         }
+        if caller.is_node {
+            return self.settle(Err((403, NODES_ONLY.into())), line.persistence, out);
+        }
         let (bytes, bytes_max) = (body_bytes as u64, self.limits.body_bytes_max);
         if let Some(reason) = too_long(bytes, bytes_max) {
             return self.settle(Err((413, reason)), line.persistence, out);
@@ -479,7 +500,9 @@ impl Service {
             return own;
         }
         let address = caller.far_ends.of(caller.socket).map(|address| address.ip());
-        let is_open = caller.is_proven || !self.guard.is_required();
+        let needs_certificate = self.requires_tls || caller.is_node;
+        let is_open = (caller.is_proven || !self.guard.is_required())
+            && (caller.is_certified || !needs_certificate);
         match is_open && self.gate.admits(core.view(), address) {
             true => own.max(BODY_TOLD_BYTES_MAX),
             false => own,
@@ -490,11 +513,29 @@ impl Service {
     /// refuse it with.
     fn admit(&mut self, core: &mut Core, caller: Caller<'_>) -> Result<(), (u16, String)> {
         self.admit_address(core, caller).map_err(|reason| (403, reason))?;
+        if caller.is_node && !caller.is_certified {
+            return Err((403, UPGRADE_FIRST.to_owned()));
+        }
+        if self.requires_tls && !caller.is_certified {
+            core.inbound_refused(HelloRefusal::Plain);
+            return Err((403, PLAIN.to_owned()));
+        }
         if self.guard.is_required() && !caller.is_proven {
             core.inbound_refused(HelloRefusal::Unproven(CLOSED));
             return Err((403, CLOSED.to_owned()));
         }
         Ok(())
+    }
+
+    /// Returns whether TLS is spoken with a node at this other end: at the address of one.
+    pub fn admit_handshake(
+        &mut self,
+        core: &Core,
+        (far_ends, socket): (FarEnds<'_>, SocketId),
+    ) -> Result<(), String> {
+        let (is_proven, is_node, is_certified, quota) = (false, true, false, None);
+        let caller = Caller { far_ends, socket, is_proven, is_node, is_certified, quota };
+        self.admit_address(core, caller)
     }
 
     /// Returns whether the caller has an address that may use the internal API.
@@ -503,24 +544,27 @@ impl Service {
         self.gate.admit(core.view(), core.site_callers(), address)
     }
 
-    /// Decides about an Upgrade. `challenge` is the nonce with which the other end was challenged,
-    /// if it was. The checks come in this order: the other end calls from the address of the node
-    /// that it says it is, it knows the secret, and the core takes the connection.
+    /// Decides about an Upgrade: what is asked for, the nonce with which the other end was
+    /// challenged, if it was, and TLS, if it is spoken. The checks come in this order: the other
+    /// end calls from the address of the node that it says it is, its certificate has this name, it
+    /// knows the secret, and the core takes the connection.
     pub fn admit_upgrade(
         &mut self,
         (now, core): (Now, &mut Core),
-        asked: &Asked,
-        challenge: Option<Word>,
+        (asked, challenge, shown): (&Asked, Option<Word>, Option<&Session>),
         caller: Caller<'_>,
     ) -> Result<Admitted, HelloRefusal> {
         let address = caller.far_ends.of(caller.socket).map(|address| address.ip());
         let name = &asked.hello.name;
         let is_at_home = match asked.protocol {
             Protocol::Frames => self.gate.admit_peer(core.view(), name, address),
-            Protocol::Site if self.guard.secrets.is_none() => Err(HelloRefusal::NoSecret),
+            Protocol::Site if self.guard.secrets.is_none() && !caller.is_node => {
+                Err(HelloRefusal::NoSecret)
+            }
             Protocol::Site => self.admit_address(core, caller).map_err(HelloRefusal::NoSite),
         };
-        is_at_home.map_err(|refusal| core.inbound_refused(refusal))?;
+        let is_it = is_at_home.and_then(|()| self.judge_certificate(name, shown));
+        is_it.map_err(|refusal| core.inbound_refused(refusal))?;
         let own = core.hello();
         let view = core.view();
         let meant = match asked.protocol {
@@ -541,10 +585,24 @@ impl Service {
                 let inbound = core.inbound_opened(now, &asked.hello)?;
                 Ok(Admitted::Peer(inbound, proof))
             }
-            (Protocol::Site, Some(proof)) => Ok(Admitted::Site(proof)),
+            (Protocol::Site, proof) if proof.is_some() || caller.is_node => {
+                Ok(Admitted::Site(proof))
+            }
             // A site that offers no proof does not need an Upgrade: the internal API is open to it
             // without one.
-            (Protocol::Site, None) => Err(HelloRefusal::NoSecret),
+            (Protocol::Site, _) => Err(HelloRefusal::NoSecret),
+        }
+    }
+
+    /// Judges whether the node of this name may come as it comes: with this certificate, or without
+    /// TLS.
+    fn judge_certificate(&self, name: &str, shown: Option<&Session>) -> Result<(), HelloRefusal> {
+        match shown {
+            None if self.requires_tls => Err(HelloRefusal::Plain),
+            Some(session) if !session.shows(&host_of(name)) => {
+                Err(HelloRefusal::Misnamed(name.to_owned()))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -574,6 +632,15 @@ impl Service {
         self.bad += 1;
         write_not_allowed(out, allow, persistence);
         Served::Written
+    }
+}
+
+/// Whether nodes make such requests.
+fn is_for_nodes(line: &RequestLine) -> bool {
+    match line.path {
+        TimerPath::Timer(_) => line.method == Method::Put,
+        TimerPath::References | TimerPath::Ping | TimerPath::Unknown => true,
+        TimerPath::Collection | TimerPath::Timestamps => false,
     }
 }
 

@@ -15,12 +15,13 @@ use crate::node::clients::answer_room::SHORT_BYTES_MAX;
 use crate::node::clients::answers::{write_no_timestamps, write_timestamps};
 use crate::node::clients::connection::{Appetite, ClientConnection, Home};
 use crate::node::clients::handshakes::Handshakes;
-use crate::node::clients::service::{Admitted, Api, Caller, Service};
+use crate::node::clients::service::{Admitted, Api, Service};
 use crate::node::deadlines::Deadlines;
 use crate::node::io::Io;
 use crate::node::owner::Owner;
 use crate::node::peers::sockets::PeerSockets;
 use crate::node::timestamps::issuer::{Denial, Issued, Issuer};
+use crate::tls::session::may_be_tls;
 
 /// The place in the owner of a connection that is just accepted: by which listener.
 pub const PLAIN_LISTENER: u32 = 0;
@@ -142,6 +143,9 @@ impl Clients {
         let place = key.index;
         ring.set_owner(socket, Owner::Client(place).to_bits());
         ring.receive(socket);
+        if let Some(connection) = self.connections.get_mut(key) {
+            connection.may_be_node = !is_tls && self.handshakes.nodes.is_some();
+        }
         if is_tls && let Some(connection) = self.connections.get_mut(key) {
             let secured = self.handshakes.begin(now.mono);
             self.deadlines.set(place, &mut connection.deadline, secured.until);
@@ -173,6 +177,10 @@ impl Clients {
             }
             return;
         }
+        if std::mem::take(&mut connection.may_be_node) && may_be_tls(io.ring.bytes_mut(received)) {
+            self.begin_node(io, core, place);
+        }
+        let Some(connection) = self.connections.at_mut(place) else { return };
         if connection.secured.is_some() {
             return self.received_secured(io, core, place, received);
         }
@@ -267,15 +275,17 @@ impl Clients {
                 continue;
             }
             let challenge = connection.challenge.take().map(|nonce| *nonce);
-            let (socket, is_proven) = (connection.socket, connection.is_proven);
-            let far_ends = io.ring.far_ends();
-            let caller = Caller { far_ends, socket, is_proven, quota: None };
-            let admitted = self.service.admit_upgrade((io.now, core), &asked, challenge, caller);
+            let caller = connection.caller(io.ring.far_ends());
+            let shown = connection.secured.as_ref().and_then(|secured| secured.session());
+            let upgrade = (&*asked, challenge, shown);
+            let admitted = self.service.admit_upgrade((io.now, core), upgrade, caller);
             match admitted {
                 Ok(Admitted::Peer(inbound, proof)) => {
-                    let rest = connection.take_rest();
+                    let (rest, socket) = (connection.take_rest(), connection.socket);
+                    let secured = connection.secured.take();
+                    let tls = secured.and_then(|secured| secured.into_session()).map(Box::new);
                     self.forget(place);
-                    peers.adopt(io, core, (inbound, socket), (&rest, proof));
+                    peers.adopt(io, core, (inbound, socket), (&rest, proof, tls));
                     continue;
                 }
                 // The other end must wait for the answer before it sends more.
@@ -285,9 +295,10 @@ impl Clients {
                 }
                 Ok(Admitted::Challenged) => connection.challenge(Word(unpredictable())),
                 Ok(Admitted::Site(proof)) => {
-                    connection.is_proven = true;
+                    connection.is_proven = proof.is_some();
+                    connection.is_certified = caller.is_node;
                     let own = core.hello();
-                    write_acceptance(&mut connection.out, Protocol::Site, &own, Some(proof));
+                    write_acceptance(&mut connection.out, Protocol::Site, &own, proof);
                 }
                 Err(refusal) => connection.refuse_peer(&mut self.service, &refusal),
             }
@@ -404,7 +415,9 @@ impl Clients {
             if !self.deadlines.is_over(place, &mut connection.deadline, now) {
                 continue;
             }
-            self.handshakes.failed += u64::from(connection.is_handshaking());
+            if connection.is_handshaking() {
+                self.handshakes.note_failed(connection.kind());
+            }
             if connection.is_mid_request() && connection.sending_bytes == 0 {
                 let reason = "the request was not complete in time (limits.idle_timeout_ms)";
                 connection.fail(&mut self.service, 408, reason);

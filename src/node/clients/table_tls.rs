@@ -4,6 +4,8 @@
 //! waits in one queue, first come, first served. A turn takes from the queue until its time for
 //! handshakes is over, so that a herd of new connections delays pops by no more than that.
 
+use std::sync::Arc;
+
 use crate::base::time::MonoNs;
 use crate::core::Core;
 use crate::ring::{Received, monotonic};
@@ -12,6 +14,7 @@ use crate::node::clients::secured::Progress;
 use crate::node::clients::service::Api;
 use crate::node::clients::table::Clients;
 use crate::node::io::Io;
+use crate::node::settings::PeerTls;
 
 /// Time in us of one turn for handshakes. A turn that has begun a handshake ends it: with a key of
 /// RSA that is another ms.
@@ -27,6 +30,31 @@ const PLAIN: &str = "this port speaks TLS and found no TLS; ask for https:// her
                      of [node] listen";
 
 impl Clients {
+    /// Takes how nodes talk over TLS with each other.
+    pub fn set_peer_tls(&mut self, tls: Option<&PeerTls>) {
+        self.handshakes.nodes = tls.map(|tls| Arc::clone(&tls.nodes.acceptor));
+        self.service.requires_tls = tls.is_some_and(|tls| tls.is_required);
+    }
+
+    /// Begins TLS on a plain connection whose first bytes are those of a node's handshake. Who is
+    /// at an address of no node is told so, in the clear, and costs no handshake.
+    pub(super) fn begin_node(&mut self, io: &mut Io<'_>, core: &mut Core, place: u32) {
+        let Some(connection) = self.connections.at_mut(place) else { return };
+        let socket = connection.socket;
+        let far_ends = io.ring.far_ends();
+        let known = self.service.admit_handshake(core, (far_ends, socket));
+        let is_member = self.service.is_peer(core, far_ends.of(socket));
+        match known {
+            Ok(()) => {
+                let secured = self.handshakes.begin_node(io.now.mono, is_member);
+                self.deadlines.set(place, &mut connection.deadline, secured.until);
+                connection.secured = Some(Box::new(secured));
+            }
+            Err(reason) => connection.fail(&mut self.service, 403, &reason),
+        }
+        self.mark_dirty(place);
+    }
+
     /// Takes bytes of a client that speaks TLS.
     pub(super) fn received_secured(
         &mut self,
@@ -43,7 +71,7 @@ impl Clients {
             let may_go_on = secured.keep(wire);
             if !secured.is_queued {
                 secured.is_queued = true;
-                self.handshakes.wait(place, socket);
+                self.handshakes.wait(place, socket, secured.kind);
             }
             if !may_go_on && !connection.is_paused {
                 connection.is_paused = true;
@@ -61,7 +89,6 @@ impl Clients {
         if !self.handshakes.has_more() {
             return;
         }
-        let Some(acceptor) = self.handshakes.acceptor.clone() else { return };
         let began = monotonic();
         let is_herd = std::mem::take(&mut self.handshakes.came) >= HERD;
         if is_herd && began.since_ns(self.handshakes.last) < HERD_PAUSE_US * 1_000 {
@@ -76,6 +103,11 @@ impl Clients {
             }
             let Some(secured) = &mut connection.secured else { continue };
             secured.is_queued = false;
+            let Some(acceptor) = self.handshakes.acceptor_of(secured.kind).cloned() else {
+                // The nodes have ceased to speak TLS in the meantime.
+                self.break_off(place);
+                continue;
+            };
             let mut plain = std::mem::take(&mut self.handshakes.plain);
             let progress = secured.shake_hands(&acceptor, &mut plain);
             self.progressed(io, core, place, (progress, plain));
@@ -97,10 +129,11 @@ impl Clients {
         match progress {
             Progress::GoesOn => {}
             Progress::Opened { is_resumed } => {
-                self.handshakes.done += 1;
-                self.handshakes.resumed += u64::from(is_resumed);
                 let until = io.now.mono.plus_ms(self.limits.idle_timeout_ms);
                 if let Some(connection) = self.connections.at_mut(place) {
+                    let is_client = !connection.is_node();
+                    self.handshakes.done += u64::from(is_client);
+                    self.handshakes.resumed += u64::from(is_resumed && is_client);
                     self.deadlines.set(place, &mut connection.deadline, until);
                 }
             }
@@ -141,8 +174,8 @@ impl Clients {
     /// Ends a connection over which something came that is no TLS. The alert, if there is one,
     /// leaves; nobody waits for answers.
     fn break_off(&mut self, place: u32) {
-        self.handshakes.failed += 1;
         if let Some(connection) = self.connections.at_mut(place) {
+            self.handshakes.note_failed(connection.kind());
             connection.break_off();
         }
         self.account(place);

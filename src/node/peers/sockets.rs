@@ -19,7 +19,10 @@ use crate::core::peers::secret::{Guard, Word};
 use crate::node::buffer_pool::BufferPool;
 use crate::node::io::Io;
 use crate::node::owner::Owner;
+use crate::node::peers::socket::Socket;
 use crate::node::resolver::threads::{Asker, Resolver};
+use crate::node::settings::{NodeSettings, PeerTls};
+use crate::tls::session::Session;
 
 /// How often a node with as many cores as this node is dialled until the accepting core is the one
 /// that owns the same timers as this core. With two cores, one in 2^8 links must put up with a hop
@@ -36,56 +39,31 @@ const POOLED_BYTES_MAX: usize = 256 << 10;
 /// Most bytes on their way to peers that dialled, over all connections of a core.
 const SENDING_BYTES_MAX: usize = 64 << 20;
 
-/// A connection that carries frames or HTTP.
-#[derive(Debug)]
-struct Socket {
-    id: SocketId,
-    is_sending: bool,
-    /// Bytes of the send under way, if the peer dialled.
-    sending_bytes: usize,
-    /// When the send under way began.
-    began: MonoNs,
-    /// Whether the core has something to say when the send under way has ended.
-    has_output: bool,
-    /// Whether the ring does not receive for the connection, because the peer does not take what is
-    /// sent.
-    is_paused: bool,
-}
-
-impl Socket {
-    fn new(id: SocketId) -> Self {
-        Self {
-            id,
-            is_sending: false,
-            sending_bytes: 0,
-            began: MonoNs(0),
-            has_output: false,
-            is_paused: false,
-        }
-    }
-}
-
 /// How far a dial is.
-#[derive(Debug)]
-enum DialProgress {
+#[derive(Debug, Default)]
+pub(super) enum DialProgress {
+    #[default]
     Idle,
     /// The resolver looks the name up.
     Resolving,
     Connecting(SocketId),
+    /// The TLS handshake is under way.
+    Shaking {
+        socket: Socket,
+        /// Whether the other end has said anything.
+        is_heard: bool,
+    },
     /// The Upgrade has been asked for.
     Greeting {
-        socket: SocketId,
+        socket: Socket,
         greeting: Box<Greeting>,
-        /// Whether the kernel has taken the bytes of the last send. Nothing else can be sent
-        /// before.
-        is_sent: bool,
     },
     Open(Socket),
 }
 
 #[derive(Debug)]
-struct Dialled {
-    stage: DialProgress,
+pub(super) struct Dialled {
+    pub stage: DialProgress,
     /// When the dial began.
     began: MonoNs,
     /// How many connections of this dial met another core than the wanted one.
@@ -93,10 +71,14 @@ struct Dialled {
     /// Whether the node has said in this dial that it does not know the Upgrade. The next dial asks
     /// again: an original node may have been replaced by a node of this service.
     is_original: bool,
+    /// Whether this dial goes on without TLS, because the other end speaks none.
+    pub is_plain: bool,
+    /// Whether the last dial was given up while the other end, asked for TLS, said nothing.
+    pub is_hushed: bool,
     /// The name that the resolver was asked for and has not answered yet.
     asked: Option<String>,
     addresses: Vec<SocketAddr>,
-    next: usize,
+    pub next: usize,
 }
 
 /// The sockets of the peers of one core.
@@ -106,29 +88,38 @@ pub struct PeerSockets {
     /// How many dialled connections ended because one end did not prove that it knows the cluster's
     /// secret.
     pub unproven: u64,
+    /// How many connections with peers ended because of TLS: one end speaks none, or does not take
+    /// the other one's certificate, or something came that is no TLS.
+    pub tls_failed: u64,
     /// What other nodes must prove.
     pub guard: Guard,
+    /// What peers are dialled with. `None`: without TLS.
+    pub(super) tls: Option<PeerTls>,
     /// How many connections that peers dialled were closed because the peers took too little of
     /// what they asked for.
     pub shed: u64,
     /// Where this node listens. A peer without a port listens at the same port.
     listen: SocketAddr,
-    dialled: Vec<Dialled>,
+    pub(super) dialled: Vec<Dialled>,
     /// Connections that peers dialled, by the place of their [`InboundId`].
-    inbounds: Vec<Option<(InboundId, Socket)>>,
+    pub(super) inbounds: Vec<Option<(InboundId, Socket)>>,
     /// Bytes on their way over `inbounds`.
     sending_bytes: usize,
     resolver: Resolver,
-    pool: BufferPool,
+    pub(super) pool: BufferPool,
+    /// Plaintext of the connection at hand. Kept for its allocation.
+    pub(super) plain: Vec<u8>,
 }
 
 impl PeerSockets {
     /// A table without connections.
-    pub fn new(resolver: Resolver, listen: SocketAddr, guard: Guard) -> Self {
+    pub fn new(resolver: Resolver, listen: SocketAddr, settings: &NodeSettings) -> Self {
         Self {
             refused: 0,
             unproven: 0,
-            guard,
+            tls_failed: 0,
+            guard: settings.guard.clone(),
+            tls: settings.peer_tls.clone(),
             shed: 0,
             listen,
             dialled: Vec::new(),
@@ -136,6 +127,7 @@ impl PeerSockets {
             sending_bytes: 0,
             resolver,
             pool: BufferPool::new(POOL_MAX, POOLED_BYTES_MAX),
+            plain: Vec::new(),
         }
     }
 
@@ -215,11 +207,25 @@ impl PeerSockets {
             return core.peer_lost(io.now, peer);
         }
         io.ring.receive(socket);
+        self.begin(io, core, (peer, socket));
+    }
+
+    /// Asks for the Upgrade on a connection over which requests can go.
+    pub(super) fn greet(
+        &mut self,
+        io: &mut Io<'_>,
+        core: &mut Core,
+        peer: PeerIndex,
+        mut socket: Socket,
+    ) {
+        let dialled = &mut self.dialled[peer.index()];
         let is_site = matches!(core.view().peers()[peer.index()].kind, PeerKind::Site(_));
         let protocol = if is_site { Protocol::Site } else { Protocol::Frames };
-        if dialled.is_original || (is_site && self.guard.secrets.is_none()) {
+        // Over TLS the other site learns by the Upgrade whose certificate this is.
+        let says_nothing = is_site && self.guard.secrets.is_none() && !socket.is_secured();
+        if dialled.is_original || says_nothing {
             let connected = Connected { dialect: Dialect::Http, hello: None };
-            dialled.stage = DialProgress::Open(Socket::new(socket));
+            dialled.stage = DialProgress::Open(socket);
             return core.peer_connected(io.now, peer, &connected);
         }
         let (view, nonce) = (core.view(), Word(unpredictable()));
@@ -227,9 +233,11 @@ impl PeerSockets {
             Greeting::new(protocol, &self.guard, core.hello(), view.name_of(peer), nonce);
         let mut request = self.pool.take();
         greeting.write(&view.peers()[peer.index()].address, &mut request);
+        let (id, request) = (socket.id, socket.seal(request, &mut self.pool));
+        socket.is_sending = true;
         let greeting = Box::new(greeting);
-        dialled.stage = DialProgress::Greeting { socket, greeting, is_sent: false };
-        io.ring.send(socket, request);
+        dialled.stage = DialProgress::Greeting { socket, greeting };
+        io.ring.send(id, request);
     }
 
     /// Takes bytes of a connection that was dialled.
@@ -243,35 +251,72 @@ impl PeerSockets {
         let Some(dialled) = self.dialled.get_mut(peer.index()) else { return };
         match &mut dialled.stage {
             DialProgress::Open(open) if open.id == socket => {
-                let taken = core.peer_received(io.now, peer, io.ring.bytes_mut(received));
-                if taken.is_err() {
+                let taken = match open.take(io.ring.bytes_mut(received), &mut self.plain) {
+                    Ok([]) => true,
+                    Ok(bytes) => core.peer_received(io.now, peer, bytes).is_ok(),
+                    Err(error) => {
+                        self.tls_failed += u64::from(error.is_some());
+                        false
+                    }
+                };
+                if !taken {
                     self.lose(io, core, peer);
                 }
             }
-            DialProgress::Greeting { socket: greeted, greeting, is_sent } if *greeted == socket => {
-                match greeting.received(io.ring.bytes_mut(received)) {
-                    Step::Wait => {}
-                    // Only a foreign peer answers before it has read the request.
-                    Step::Say if !*is_sent => self.lose(io, core, peer),
-                    Step::Say => {
-                        *is_sent = false;
-                        let mut request = self.pool.take();
-                        let host = &core.view().peers()[peer.index()].address;
-                        greeting.write(host, &mut request);
-                        io.ring.send(socket, request);
-                    }
-                    Step::Ended(answered) => self.greeted(io, core, peer, answered),
-                    Step::Broken => self.lose(io, core, peer),
-                }
+            DialProgress::Greeting { socket: open, .. } if open.id == socket => {
+                self.answered(io, core, peer, received);
+            }
+            DialProgress::Shaking { socket: open, .. } if open.id == socket => {
+                self.shaken(io, core, peer, received);
             }
             _ => {}
         }
     }
 
+    /// Takes bytes of the answer to the Upgrade.
+    fn answered(&mut self, io: &mut Io<'_>, core: &mut Core, peer: PeerIndex, received: &Received) {
+        let DialProgress::Greeting { socket, greeting } = &mut self.dialled[peer.index()].stage
+        else {
+            return;
+        };
+        let step = match socket.take(io.ring.bytes_mut(received), &mut self.plain) {
+            Ok([]) => return,
+            Ok(bytes) => greeting.received(bytes),
+            Err(_) => {
+                // The other end tells only now that it does not take this node's certificate.
+                self.tls_failed += 1;
+                Step::Broken
+            }
+        };
+        match step {
+            Step::Wait => {}
+            // Only a foreign peer answers before it has read the request.
+            Step::Say if socket.is_sending => self.lose(io, core, peer),
+            Step::Say => {
+                let mut request = self.pool.take();
+                let host = &core.view().peers()[peer.index()].address;
+                greeting.write(host, &mut request);
+                let (id, request) = (socket.id, socket.seal(request, &mut self.pool));
+                socket.is_sending = true;
+                io.ring.send(id, request);
+            }
+            Step::Ended(answered) => self.greeted(io, core, peer, answered),
+            Step::Broken => self.lose(io, core, peer),
+        }
+    }
+
     /// Handles that a connection that was dialled has ended.
     fn ended(&mut self, io: &mut Io<'_>, core: &mut Core, (peer, socket): (PeerIndex, SocketId)) {
-        if self.socket_of(peer) == Some(socket) {
-            self.lose(io, core, peer);
+        if self.socket_of(peer) != Some(socket) {
+            return;
+        }
+        match &self.dialled[peer.index()].stage {
+            DialProgress::Shaking { is_heard: false, .. } => self.meets_plain(io, core, peer),
+            DialProgress::Shaking { .. } => {
+                self.tls_failed += 1;
+                self.lose(io, core, peer);
+            }
+            _ => self.lose(io, core, peer),
         }
     }
 
@@ -297,7 +342,11 @@ impl PeerSockets {
                     self.send(io, core, peer);
                 }
             }
-            DialProgress::Greeting { is_sent, .. } => *is_sent = true,
+            DialProgress::Greeting { socket, .. } => socket.is_sending = false,
+            DialProgress::Shaking { socket, .. } => {
+                socket.is_sending = false;
+                self.shake_on(io, core, peer);
+            }
             _ => {}
         }
     }
@@ -326,13 +375,14 @@ impl PeerSockets {
     }
 
     /// Takes over a client connection whose Upgrade the core accepted. `rest` are the bytes that
-    /// came behind its request. `proof` proves that this node knows the cluster's secret.
+    /// came behind its request. `proof` proves that this node knows the cluster's secret. `tls`:
+    /// the connection's handshake is over.
     pub fn adopt(
         &mut self,
         io: &mut Io<'_>,
         core: &mut Core,
         (inbound, socket): (InboundId, SocketId),
-        (rest, proof): (&[u8], Option<Word>),
+        (rest, proof, tls): (&[u8], Option<Word>, Option<Box<Session>>),
     ) {
         let place = inbound.place as usize;
         if self.inbounds.len() <= place {
@@ -341,8 +391,9 @@ impl PeerSockets {
         io.ring.set_owner(socket, Owner::Inbound(inbound.place).to_bits());
         let mut acceptance = self.pool.take();
         write_acceptance(&mut acceptance, Protocol::Frames, &core.hello(), proof);
-        io.ring.send(socket, acceptance);
-        let adopted = Socket { is_sending: true, began: io.now.mono, ..Socket::new(socket) };
+        let mut adopted = Socket::new(socket, tls);
+        (adopted.is_sending, adopted.began) = (true, io.now.mono);
+        io.ring.send(socket, adopted.seal(acceptance, &mut self.pool));
         if let Some((_, former)) = self.inbounds[place].replace((inbound, adopted)) {
             // The core has given the former connection up in this turn, and its place was free at
             // once.
@@ -362,9 +413,20 @@ impl PeerSockets {
         (place, socket): (u32, SocketId),
         received: &Received,
     ) {
-        let Some((inbound, _)) = self.inbound_at(place, socket) else { return };
+        let Some(Some((inbound, open))) = self.inbounds.get_mut(place as usize) else { return };
+        if open.id != socket {
+            return;
+        }
         let inbound = *inbound;
-        if core.inbound_received(io.now, inbound, io.ring.bytes_mut(received)).is_err() {
+        let taken = match open.take(io.ring.bytes_mut(received), &mut self.plain) {
+            Ok([]) => true,
+            Ok(bytes) => core.inbound_received(io.now, inbound, bytes).is_ok(),
+            Err(error) => {
+                self.tls_failed += u64::from(error.is_some());
+                false
+            }
+        };
+        if !taken {
             self.lose_inbound(io.ring, core, inbound);
         }
     }
@@ -415,6 +477,8 @@ impl PeerSockets {
                 began: io.now.mono,
                 shard_tries: 0,
                 is_original: false,
+                is_plain: false,
+                is_hushed: false,
                 asked: None,
                 addresses: Vec::new(),
                 next: 0,
@@ -423,6 +487,7 @@ impl PeerSockets {
         let dialled = &mut self.dialled[peer.index()];
         assert!(matches!(dialled.stage, DialProgress::Idle), "a peer is dialled once at a time");
         (dialled.shard_tries, dialled.is_original) = (0, false);
+        dialled.is_plain = std::mem::take(&mut dialled.is_hushed);
         dialled.began = io.now.mono;
         match place_of(core.address_of(peer), self.listen.port()) {
             PeerAddress::At(address) => dialled.addresses = vec![address],
@@ -440,7 +505,7 @@ impl PeerSockets {
     }
 
     /// Connects with the next address of a peer.
-    fn connect(&mut self, io: &mut Io<'_>, core: &mut Core, peer: PeerIndex) {
+    pub(super) fn connect(&mut self, io: &mut Io<'_>, core: &mut Core, peer: PeerIndex) {
         let dialled = &mut self.dialled[peer.index()];
         dialled.next = dialled.next.wrapping_add(1);
         let addresses = &dialled.addresses;
@@ -463,15 +528,16 @@ impl PeerSockets {
     /// Handles how a node has answered the Upgrade.
     fn greeted(&mut self, io: &mut Io<'_>, core: &mut Core, peer: PeerIndex, answered: Answered) {
         let dialled = &mut self.dialled[peer.index()];
-        let DialProgress::Greeting { socket, greeting, is_sent } =
-            std::mem::replace(&mut dialled.stage, DialProgress::Idle)
+        // A peer may answer before it has read the request: the send may still be under way.
+        let DialProgress::Greeting { socket: open, greeting } = std::mem::take(&mut dialled.stage)
         else {
             unreachable!("it has just answered");
         };
         let is_site = greeting.protocol() == Protocol::Site;
-        // A peer may answer before it has read the request.
-        let open = Socket { is_sending: !is_sent, ..Socket::new(socket) };
-        match answered {
+        let socket = open.id;
+        let is_contrary = answered == Answered::Original && open.is_secured();
+        // No original speaks TLS.
+        match if is_contrary { Answered::Refused } else { answered } {
             Answered::Upgraded { .. } if is_site => {
                 dialled.stage = DialProgress::Open(open);
                 let connected = Connected { dialect: Dialect::Http, hello: None };
@@ -510,11 +576,13 @@ impl PeerSockets {
                 io.ring.close(socket);
                 core.peer_lost(io.now, peer);
             }
-            Answered::Refused
+            other @ (Answered::Refused
             | Answered::Busy
             | Answered::Challenged { .. }
-            | Answered::Unproven => {
-                self.unproven += u64::from(answered == Answered::Unproven);
+            | Answered::Uncertified
+            | Answered::Unproven) => {
+                self.unproven += u64::from(other == Answered::Unproven);
+                self.tls_failed += u64::from(other == Answered::Uncertified);
                 io.ring.close(socket);
                 core.peer_lost(io.now, peer);
             }
@@ -544,6 +612,7 @@ impl PeerSockets {
             return self.pool.give_back(output);
         }
         open.is_sending = true;
+        let output = open.seal(output, &mut self.pool);
         io.ring.send(open.id, output);
     }
 
@@ -569,6 +638,7 @@ impl PeerSockets {
             return self.pool.give_back(output);
         }
         (open.is_sending, open.began) = (true, io.now.mono);
+        let output = open.seal(output, &mut self.pool);
         open.sending_bytes = output.len();
         self.sending_bytes += output.len();
         io.ring.send(open.id, output);
@@ -588,16 +658,19 @@ impl PeerSockets {
     }
 
     /// Closes the connection to a peer, or gives up its dial. The core knows already.
-    fn close(&mut self, ring: &mut Ring, peer: PeerIndex) {
+    pub(super) fn close(&mut self, ring: &mut Ring, peer: PeerIndex) {
         if let Some(socket) = self.socket_of(peer) {
             ring.close(socket);
         }
+        let is_hushed =
+            self.dialled.get(peer.index()).is_some_and(|dialled| self.is_hushed(dialled));
         if let Some(dialled) = self.dialled.get_mut(peer.index()) {
+            dialled.is_hushed = is_hushed;
             dialled.stage = DialProgress::Idle;
         }
     }
 
-    fn lose(&mut self, io: &mut Io<'_>, core: &mut Core, peer: PeerIndex) {
+    pub(super) fn lose(&mut self, io: &mut Io<'_>, core: &mut Core, peer: PeerIndex) {
         self.close(io.ring, peer);
         core.peer_lost(io.now, peer);
     }
@@ -610,7 +683,7 @@ impl PeerSockets {
         }
     }
 
-    fn lose_inbound(&mut self, ring: &mut Ring, core: &mut Core, inbound: InboundId) {
+    pub(super) fn lose_inbound(&mut self, ring: &mut Ring, core: &mut Core, inbound: InboundId) {
         self.close_inbound(ring, inbound);
         core.inbound_closed(inbound);
     }
@@ -618,8 +691,9 @@ impl PeerSockets {
     fn socket_of(&self, peer: PeerIndex) -> Option<SocketId> {
         match &self.dialled.get(peer.index())?.stage {
             DialProgress::Idle | DialProgress::Resolving => None,
-            DialProgress::Connecting(socket) | DialProgress::Greeting { socket, .. } => {
-                Some(*socket)
+            DialProgress::Connecting(socket) => Some(*socket),
+            DialProgress::Shaking { socket, .. } | DialProgress::Greeting { socket, .. } => {
+                Some(socket.id)
             }
             DialProgress::Open(open) => Some(open.id),
         }

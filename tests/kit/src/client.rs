@@ -1,6 +1,6 @@
 //! An HTTP client for nodes that may be slow or gone.
 
-use std::io::{Error, ErrorKind, Result, Write};
+use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ pub fn request_with(
 }
 
 /// Reads the next answer on this connection.
-pub fn read_answer(stream: &mut TcpStream) -> Result<Answer> {
+pub fn read_answer(stream: &mut impl Read) -> Result<Answer> {
     let Message { head, body } = read_message(stream, &mut Vec::new())?;
     let wrong = || Error::new(ErrorKind::InvalidData, "no HTTP answer");
     let status = head.split(' ').nth(1).and_then(|text| text.parse().ok()).ok_or_else(wrong)?;

@@ -1,0 +1,175 @@
+//! Both sides of the connections between the nodes of a cluster: each node shows a certificate of
+//! the cluster's authority. Made from the texts of files; the files are somebody else's.
+//!
+//! A node's certificate is good for both sides, as a node dials and is dialled. A certificate that
+//! is good for clients alone, of the same authority, is none of a node.
+
+use std::sync::Arc;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
+    SignatureScheme,
+};
+
+use super::acceptor::{Acceptor, ClientAuth, Material};
+use super::connector::{ClientMaterial, Connector, Trust};
+use super::material::{MaterialError, authorities, hash, identity};
+
+/// The texts of the files.
+#[derive(Clone, Copy)]
+pub struct NodeMaterial<'a> {
+    /// The node's certificate and those between it and the authority, in PEM.
+    pub certificates: &'a [u8],
+    /// The private key of the first certificate, in PEM.
+    pub key: &'a [u8],
+    /// The certificates of the cluster's authority, in PEM.
+    pub authorities: &'a [u8],
+}
+
+/// What a node dials other nodes with and accepts them with.
+pub struct Nodes {
+    /// For those that dial.
+    pub acceptor: Arc<Acceptor>,
+    /// For those that are dialled.
+    pub connector: Arc<Connector>,
+    own: CertificateDer<'static>,
+    /// A hash of all texts: two of one hash are the same.
+    hash: [u8; 32],
+}
+
+impl Nodes {
+    /// Reads the texts. Error as well: the certificate is none of a node, or of another authority.
+    pub fn new(material: &NodeMaterial<'_>) -> Result<Self, MaterialError> {
+        let NodeMaterial { certificates, key, authorities: trusted } = *material;
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let own = identity(certificates, key, &provider)?;
+        let verifier = Arc::new(NodeVerifier::new(authorities(trusted)?)?);
+        let Some((first, between)) = own.cert.split_first() else {
+            return Err(MaterialError::NoCertificate("none".into()));
+        };
+        match verifier.verify_client_cert(first, between, UnixTime::now()) {
+            Ok(_) => {}
+            // A certificate of another time is used, and told of elsewhere.
+            Err(Error::InvalidCertificate(error)) if is_untimely(&error) => {}
+            Err(error) => return Err(MaterialError::NoNode(error.to_string())),
+        }
+        let first = first.clone();
+        let client_auth = ClientAuth::Required;
+        let accepting = Material { certificates, key, client_ca: trusted, client_auth };
+        let acceptor = Acceptor::of_nodes(&accepting, verifier)?;
+        let (trust, identity) = (Trust::These(trusted), Some((certificates, key)));
+        let connector = Connector::of_nodes(&ClientMaterial { trust, identity })?;
+        Ok(Self {
+            acceptor: Arc::new(acceptor),
+            connector: Arc::new(connector),
+            own: first,
+            hash: hash(&[certificates, key, trusted]),
+        })
+    }
+
+    /// Whether the node's own certificate has this name or address.
+    pub fn is_named(&self, host: &str) -> bool {
+        has_name(&self.own, host)
+    }
+}
+
+impl PartialEq for Nodes {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash
+    }
+}
+
+impl Eq for Nodes {}
+
+impl std::fmt::Debug for Nodes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Nodes").finish_non_exhaustive()
+    }
+}
+
+fn is_untimely(error: &CertificateError) -> bool {
+    matches!(
+        error,
+        CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. }
+    )
+}
+
+/// Whether a certificate has this name or address among its alternative names.
+pub(super) fn has_name(certificate: &CertificateDer<'_>, host: &str) -> bool {
+    // A name may end in the dot of the root, a certificate's does not (RFC 6066, section 3).
+    let name = ServerName::try_from(host.strip_suffix('.').unwrap_or(host));
+    let parsed = ParsedCertificate::try_from(certificate);
+    let (Ok(name), Ok(parsed)) = (name, parsed) else { return false };
+    verify_server_name(&parsed, &name).is_ok()
+}
+
+/// Checks the certificates of nodes that dial: as those of clients, and as those of servers.
+#[derive(Debug)]
+pub(super) struct NodeVerifier {
+    as_client: Arc<dyn ClientCertVerifier>,
+    roots: Arc<RootCertStore>,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl NodeVerifier {
+    fn new(roots: RootCertStore) -> Result<Self, MaterialError> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let algorithms = provider.signature_verification_algorithms;
+        let roots = Arc::new(roots);
+        let as_client =
+            WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), provider).build();
+        let as_client =
+            as_client.map_err(|error| MaterialError::BadAuthorities(error.to_string()))?;
+        Ok(Self { as_client, roots, algorithms })
+    }
+}
+
+impl ClientCertVerifier for NodeVerifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.as_client.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verified = self.as_client.verify_client_cert(certificate, between, now)?;
+        let parsed = ParsedCertificate::try_from(certificate)?;
+        let (roots, algorithms) = (&self.roots, self.algorithms.all);
+        verify_server_cert_signed_by_trust_anchor(&parsed, roots, between, now, algorithms)?;
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.as_client.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.as_client.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.as_client.supported_verify_schemes()
+    }
+}
