@@ -223,7 +223,9 @@ impl World {
             | Refusal::Twin
             | Refusal::JournalFull
             | Refusal::JournalStalled
-            | Refusal::WritesFull => None,
+            | Refusal::WritesFull
+            // No token of these cores has limits.
+            | Refusal::TokenFull => None,
         };
         if met.is_none_or(|met| met < since) {
             let what =
