@@ -5,6 +5,7 @@ use crate::core::Core;
 use crate::core::journal::JournalCounters;
 use crate::ring::thread_usage;
 
+use crate::node::callbacks::dialling::Dialling;
 use crate::node::callbacks::lanes::Lanes;
 use crate::node::clients::service::Service;
 use crate::node::clients::table::Clients;
@@ -87,7 +88,12 @@ fn publish_callbacks(meters: &CoreMeters, clients: &Clients, callbacks: &mut Lan
     meters.callbacks_denied_link_local.set(link_local);
     meters.callbacks_denied_metadata.set(metadata);
     meters.callbacks_denied_not_allowed.set(not_allowed);
-    let dialling = &mut callbacks.dialling;
+    if callbacks.dialling.has_news() {
+        publish_dialling(meters, &mut callbacks.dialling);
+    }
+}
+
+fn publish_dialling(meters: &CoreMeters, dialling: &mut Dialling) {
     meters.callbacks_tls_handshakes.set(dialling.done);
     meters.callbacks_tls_resumed.set(dialling.resumed);
     let [authority, name, time, certificate, alert, protocol, unfinished, none] = dialling.failed;

@@ -138,6 +138,8 @@ pub struct Dialling {
     pub failed: [u64; Failure::ALL.len()],
     /// The last failures that the control thread has not got.
     untold: Vec<ToldFailure>,
+    /// Whether a count has changed since [`Dialling::has_news`] was asked.
+    is_changed: bool,
 }
 
 impl Dialling {
@@ -175,8 +177,21 @@ impl Dialling {
         !self.queue.is_empty()
     }
 
+    /// Counts a handshake that has ended well. `is_resumed`: by a ticket.
+    pub(super) fn opened(&mut self, is_resumed: bool) {
+        self.is_changed = true;
+        self.done += 1;
+        self.resumed += u64::from(is_resumed);
+    }
+
+    /// Whether a count has changed since this was last asked. Most turns change none.
+    pub(crate) fn has_news(&mut self) -> bool {
+        std::mem::take(&mut self.is_changed)
+    }
+
     /// Counts a failure, and keeps it for the control thread.
     pub(super) fn failed(&mut self, host: &str, failure: Failure, what: &str) {
+        self.is_changed = true;
         if let Some(count) = self.failed.get_mut(failure as usize) {
             *count += 1;
         }

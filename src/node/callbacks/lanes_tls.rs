@@ -72,8 +72,7 @@ impl Lanes {
             }
         };
         if !secured.is_handshaking() {
-            self.dialling.done += 1;
-            self.dialling.resumed += u64::from(secured.is_resumed());
+            self.dialling.opened(secured.is_resumed());
             match std::mem::replace(&mut connection.state, State::Idle) {
                 State::Securing(call) => self.send(io.ring, place, call, false),
                 other => connection.state = other,
