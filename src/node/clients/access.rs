@@ -105,7 +105,7 @@ impl fmt::Display for Refused {
 pub fn authorize(
     access: &mut Option<Box<Access>>,
     service: &mut Service,
-    caller: &Caller<'_>,
+    caller: Caller<'_>,
     line: &RequestLine,
     head: &RequestHead<'_>,
 ) -> Result<(), Refused> {

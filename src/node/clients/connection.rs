@@ -210,7 +210,7 @@ impl ClientConnection {
             self.partial.extend_from_slice(input);
             return Appetite::Hungry;
         }
-        let caller = &self.caller(far_ends);
+        let caller = self.caller(far_ends);
         let limits = api.limits;
         let mut budget = limits.pipelined_requests_per_turn_max;
         self.is_deferred = false;
@@ -438,7 +438,7 @@ impl ClientConnection {
     fn take(
         &mut self,
         api: &mut Api<'_>,
-        (input, caller): (&mut [u8], &Caller<'_>),
+        (input, caller): (&mut [u8], Caller<'_>),
         budget: &mut u32,
     ) -> usize {
         let limits = api.limits;
@@ -490,7 +490,7 @@ impl ClientConnection {
     fn take_head(
         &mut self,
         api: &mut Api<'_>,
-        caller: &Caller<'_>,
+        caller: Caller<'_>,
         rest: &[u8],
     ) -> ControlFlow<usize, usize> {
         let bytes_max = api.limits.header_bytes_max as usize;
@@ -563,7 +563,7 @@ impl ClientConnection {
     fn begin_body(
         &mut self,
         api: &mut Api<'_>,
-        caller: &Caller<'_>,
+        caller: Caller<'_>,
         line: RequestLine,
         framing: Framing,
     ) {
@@ -587,13 +587,7 @@ impl ClientConnection {
         };
     }
 
-    fn serve(
-        &mut self,
-        api: &mut Api<'_>,
-        caller: &Caller<'_>,
-        line: RequestLine,
-        body: &mut [u8],
-    ) {
+    fn serve(&mut self, api: &mut Api<'_>, caller: Caller<'_>, line: RequestLine, body: &mut [u8]) {
         self.stage = RequestPart::Head(HeadProgress::default());
         self.began = None;
         let request = self.first_pending.wrapping_add(self.pending.len() as u32);
@@ -608,7 +602,7 @@ impl ClientConnection {
         let (persistence, is_read) = (line.persistence, line.is_read());
         let held_bytes = self.unsent_bytes();
         let quota = self.access.as_deref().and_then(Access::quota);
-        let caller = &Caller { quota, ..*caller };
+        let caller = Caller { quota, ..caller };
         let mut serve = |out: &mut Vec<u8>| {
             let (now, core, service) = (api.now, &mut *api.core, &mut *api.service);
             let served = match &page {

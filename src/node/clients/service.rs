@@ -197,7 +197,7 @@ impl Service {
     pub fn serve(
         &mut self,
         (now, core): (Now, &mut Core),
-        (from, caller): (Requester, &Caller<'_>),
+        (from, caller): (Requester, Caller<'_>),
         line: &RequestLine,
         body: &mut [u8],
         out: &mut Vec<u8>,
@@ -214,7 +214,7 @@ impl Service {
     fn route(
         &mut self,
         (now, core): (Now, &mut Core),
-        (from, caller): (Requester, &Caller<'_>),
+        (from, caller): (Requester, Caller<'_>),
         line: &RequestLine,
         body: &mut [u8],
         out: &mut Vec<u8>,
@@ -340,7 +340,7 @@ impl Service {
     fn store(
         &mut self,
         (now, core): (Now, &mut Core),
-        (from, caller): (Requester, &Caller<'_>),
+        (from, caller): (Requester, Caller<'_>),
         line: &RequestLine,
         body: &mut [u8],
         out: &mut Vec<u8>,
@@ -409,7 +409,7 @@ impl Service {
     fn merge(
         &mut self,
         (now, core): (Now, &mut Core),
-        (from, caller): (Requester, &Caller<'_>),
+        (from, caller): (Requester, Caller<'_>),
         named: PublicId,
         document: &AnyDocument<'_>,
         part: &InternalPart<'_>,
@@ -436,7 +436,7 @@ impl Service {
     pub fn page(
         &mut self,
         (now, core): (Now, &mut Core),
-        (from, caller): (Requester, &Caller<'_>),
+        (from, caller): (Requester, Caller<'_>),
         head: &PageHead,
         persistence: Persistence,
         out: &mut Vec<u8>,
@@ -456,7 +456,7 @@ impl Service {
     fn forget(
         &mut self,
         (now, core): (Now, &mut Core),
-        (from, caller): (Requester, &Caller<'_>),
+        (from, caller): (Requester, Caller<'_>),
         body: &mut [u8],
     ) -> Result<(), (u16, String)> {
         self.admit(core, caller)?;
@@ -474,7 +474,7 @@ impl Service {
     fn tell_members(
         &mut self,
         core: &mut Core,
-        caller: &Caller<'_>,
+        caller: Caller<'_>,
         persistence: Persistence,
         out: &mut Vec<u8>,
     ) -> Result<(), (u16, String)> {
@@ -494,7 +494,7 @@ impl Service {
 
     /// Returns how many bytes the body of a request may have. Another node may tell a longer timer
     /// than clients may send.
-    pub fn body_bytes_max(&mut self, core: &Core, caller: &Caller<'_>, line: &RequestLine) -> u32 {
+    pub fn body_bytes_max(&mut self, core: &Core, caller: Caller<'_>, line: &RequestLine) -> u32 {
         let own = self.limits.body_bytes_max;
         if line.method != Method::Put || !matches!(line.path, TimerPath::Timer(_)) {
             return own;
@@ -511,7 +511,7 @@ impl Service {
 
     /// Returns whether the caller may use the internal API. `Err` is the status and reason to
     /// refuse it with.
-    fn admit(&mut self, core: &mut Core, caller: &Caller<'_>) -> Result<(), (u16, String)> {
+    fn admit(&mut self, core: &mut Core, caller: Caller<'_>) -> Result<(), (u16, String)> {
         self.admit_address(core, caller).map_err(|reason| (403, reason))?;
         if caller.is_node && !caller.is_certified {
             return Err((403, UPGRADE_FIRST.to_owned()));
@@ -535,11 +535,11 @@ impl Service {
     ) -> Result<(), String> {
         let (is_proven, is_node, is_certified, quota) = (false, true, false, None);
         let caller = Caller { far_ends, socket, is_proven, is_node, is_certified, quota };
-        self.admit_address(core, &caller)
+        self.admit_address(core, caller)
     }
 
     /// Returns whether the caller has an address that may use the internal API.
-    fn admit_address(&mut self, core: &Core, caller: &Caller<'_>) -> Result<(), String> {
+    fn admit_address(&mut self, core: &Core, caller: Caller<'_>) -> Result<(), String> {
         let address = || caller.far_ends.of(caller.socket).map(|address| address.ip());
         self.gate.admit(core.view(), core.site_callers(), address)
     }
@@ -552,7 +552,7 @@ impl Service {
         &mut self,
         (now, core): (Now, &mut Core),
         (asked, challenge, shown): (&Asked, Option<Word>, Option<&Session>),
-        caller: &Caller<'_>,
+        caller: Caller<'_>,
     ) -> Result<Admitted, HelloRefusal> {
         let address = caller.far_ends.of(caller.socket).map(|address| address.ip());
         let name = &asked.hello.name;

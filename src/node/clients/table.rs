@@ -278,7 +278,7 @@ impl Clients {
             let caller = connection.caller(io.ring.far_ends());
             let shown = connection.secured.as_ref().and_then(|secured| secured.session());
             let upgrade = (&*asked, challenge, shown);
-            let admitted = self.service.admit_upgrade((io.now, core), upgrade, &caller);
+            let admitted = self.service.admit_upgrade((io.now, core), upgrade, caller);
             match admitted {
                 Ok(Admitted::Peer(inbound, proof)) => {
                     let (rest, socket) = (connection.take_rest(), connection.socket);
