@@ -242,6 +242,7 @@ pub fn is_host_name(text: &str) -> bool {
     matches!(parse_host(text), Ok(Host::Name(_)))
 }
 
+#[inline]
 fn begins_with(text: &str, scheme: &str) -> bool {
     text.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
 }
