@@ -242,9 +242,9 @@ pub fn is_host_name(text: &str) -> bool {
     matches!(parse_host(text), Ok(Host::Name(_)))
 }
 
-#[inline]
 fn begins_with(text: &str, scheme: &str) -> bool {
-    text.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
+    let begin = text.as_bytes().get(..scheme.len());
+    begin.is_some_and(|begin| begin.eq_ignore_ascii_case(scheme.as_bytes()))
 }
 
 /// Where the host begins.
