@@ -12,7 +12,7 @@ use super::callback_server::{Setup, Then};
 use super::harness::{Node, PATIENCE};
 
 /// A node whose callbacks believe this authority, with more lines of `[callbacks]`.
-fn node(authority: &Authority, more: &str) -> (Node, Files) {
+pub fn node(authority: &Authority, more: &str) -> (Node, Files) {
     let files = Files::new(&authority.server());
     files.write("ca.pem", &authority.pem(), 0o644);
     let ca = files.path("ca.pem");
@@ -21,7 +21,7 @@ fn node(authority: &Authority, more: &str) -> (Node, Files) {
 }
 
 /// Creates a timer that pops at once, and returns its path.
-fn pop(node: &Node, uri: &str) -> String {
+pub fn pop(node: &Node, uri: &str) -> String {
     let body = format!(
         "{{\"timing\":{{\"interval\":0}},\"callback\":{{\"http\":{{\"uri\":\"{uri}\",\
          \"opaque\":\"hello\"}}}}}}"

@@ -8,6 +8,7 @@ mod callbacks;
 mod certs;
 mod clients;
 mod harness;
+mod nginx;
 mod reload;
 mod requests;
 mod start;
