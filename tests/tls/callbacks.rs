@@ -102,7 +102,7 @@ fn a_server_that_asks_gets_the_certificate() {
     with.await_metric("chronos_pops_delivered_total", 1);
 }
 
-fn told(node: &Node, what: &str) {
+pub fn told(node: &Node, what: &str) {
     let shown = format!("`{what}` in the log");
     kit::until::until(&shown, PATIENCE, || node.logged().contains(what).then_some(()));
 }
