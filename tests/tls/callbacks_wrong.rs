@@ -252,12 +252,14 @@ fn a_kept_connection_that_has_gone_stale_costs_no_attempt() {
                 let _ = connection.stream.write_all(&wire);
             }
         });
-        // Two cores: one of them meets the second callback of the first connection by the third.
-        for number in 1..=6 {
+        // Which of two cores makes a callback is chance: one of them makes its second one soon.
+        let mut number = 0;
+        while asked.load(SeqCst) == number {
+            number += 1;
             pop(&node, &format!("https://{address}/"));
-            node.await_metric("chronos_pops_delivered_total", number);
+            node.await_metric("chronos_pops_delivered_total", number as u64);
         }
         assert_eq!(node.metric("chronos_pops_failed_total"), 0);
-        assert_eq!(asked.load(SeqCst), 7, "one came twice");
+        assert_eq!(asked.load(SeqCst), number + 1, "one came twice");
     }
 }
