@@ -5,6 +5,7 @@
 mod authorities;
 mod callback_server;
 mod callbacks;
+mod callbacks_kept;
 mod callbacks_wrong;
 mod certs;
 mod clients;
