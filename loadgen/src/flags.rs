@@ -218,6 +218,9 @@ pub struct AgainstFlags {
     /// does by default
     #[arg(long, value_name = "BYTES", default_value = "0")]
     pub prefault_bytes: u64,
+    /// Measure servers that speak TLS over TLS 1.3 as well, with certificates made for the run
+    #[arg(long)]
+    pub tls: bool,
     /// Print JSON in place of text
     #[arg(long)]
     pub json: bool,
