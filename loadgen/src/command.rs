@@ -4,8 +4,8 @@
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
 use crate::flags::{
-    AgainstFlags, ClusterFlags, JournalFlags, RatioFlags, ReferenceFlags, ScenarioFlags, SinkFlags,
-    TimestampFlags,
+    AgainstFlags, ClusterFlags, HandshakeFlags, JournalFlags, RatioFlags, ReferenceFlags,
+    ScenarioFlags, SinkFlags, TimestampFlags,
 };
 use crate::scenario::kind::Scenario;
 
@@ -29,6 +29,9 @@ Examples (start a node first: `chronos`):
       chronos-loadgen journal --restart --timers 10000000
   What do replication, a dead node and a new one cost? Starts clusters by itself:
       chronos-loadgen cluster --measure post,kill
+  What does TLS cost, and what do 10 000 handshakes at once (CA: the node's authority)?
+      chronos-loadgen against nginx --connections 64 --tls
+      chronos-loadgen handshakes --ca CA
   How fast are timestamps, beside the bare ring? Runs both by itself:
       chronos-loadgen timestamps --connections 64 --pipeline 16
 
@@ -54,6 +57,8 @@ pub enum Job {
     Against(AgainstFlags),
     /// Measure what a journal costs.
     Journal(JournalFlags),
+    /// Begin many handshakes of TLS at once.
+    Handshakes(HandshakeFlags),
 }
 
 /// The whole command line, with the defaults of every scenario.
@@ -93,7 +98,12 @@ pub fn command() -> Command {
         "Runs the node without a journal and with one in turn under the same closed loop of one \
          ordinary client; or fills a journal, kills the node and measures the start",
     );
+    let handshakes = HandshakeFlags::augment_args(Command::new("handshakes")).about(
+        "Connections that stand all begin TLS at once; tells how long the handshakes take. Run \
+         `accuracy` at the same time to see what that does to pops",
+    );
     root.subcommand(sink)
+        .subcommand(handshakes)
         .subcommand(journal)
         .subcommand(against)
         .subcommand(reference)
@@ -124,6 +134,7 @@ pub fn job(matches: &ArgMatches) -> Result<Job, clap::Error> {
         "ratio" => RatioFlags::from_arg_matches(matches).map(Job::Ratio),
         "cluster" => ClusterFlags::from_arg_matches(matches).map(Job::Cluster),
         "against" => AgainstFlags::from_arg_matches(matches).map(Job::Against),
+        "handshakes" => HandshakeFlags::from_arg_matches(matches).map(Job::Handshakes),
         "journal" => JournalFlags::from_arg_matches(matches).map(Job::Journal),
         "timestamps" => TimestampFlags::from_arg_matches(matches).map(Job::Timestamps),
         _ => {
@@ -192,6 +203,7 @@ mod tests {
             "x sink --sink-mode loud",
             "x ratio --scenario ralf",
             "x against postgres",
+            "x handshakes",
             "x timestamps --range 0",
             "x timestamps --serve node",
         ] {

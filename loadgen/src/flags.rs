@@ -218,6 +218,32 @@ pub struct AgainstFlags {
     /// does by default
     #[arg(long, value_name = "BYTES", default_value = "0")]
     pub prefault_bytes: u64,
+    /// Measure servers that speak TLS over TLS 1.3 as well, with certificates made for the run
+    #[arg(long)]
+    pub tls: bool,
+    /// Print JSON in place of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of a herd of handshakes.
+#[derive(Args, Clone, Debug)]
+pub struct HandshakeFlags {
+    /// Where the server listens for TLS
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7443")]
+    pub target: SocketAddr,
+    /// The authority of the server's certificate, in PEM
+    #[arg(long, value_name = "FILE")]
+    pub ca: PathBuf,
+    /// Handshakes that begin at once
+    #[arg(long, value_name = "N", value_parser = count(1, 60_000), default_value = "10000")]
+    pub count: u32,
+    /// Herds, one after the other
+    #[arg(long, value_name = "N", value_parser = count(1, 1000), default_value = "1")]
+    pub rounds: u32,
+    /// Core of the client
+    #[arg(long, value_name = "CORE")]
+    pub core: Option<usize>,
     /// Print JSON in place of text
     #[arg(long)]
     pub json: bool,

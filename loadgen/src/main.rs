@@ -9,6 +9,7 @@
 //! - `timestamps` asks for timestamps.
 //! - `ordinary` is a client on epoll; `against` compares servers with it, and `journal` servers
 //!   that keep what they are sent on a disk.
+//! - `handshakes` begins many handshakes of TLS at once.
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +24,7 @@ mod command;
 mod creator;
 mod flags;
 mod frames;
+mod handshakes;
 mod histogram;
 mod html;
 mod journal;
@@ -105,6 +107,15 @@ fn run(job: Job) -> Result<bool> {
                 print!("{}", report.text());
             }
             Ok(true)
+        }
+        Job::Handshakes(flags) => {
+            let report = handshakes::run(&flags)?;
+            if flags.json {
+                println!("{}", serde_json::to_string_pretty(&report)?);
+            } else {
+                print!("{}", report.text());
+            }
+            Ok(report.passed())
         }
         Job::Timestamps(flags) => {
             match timestamps::run(&flags)? {

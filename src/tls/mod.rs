@@ -3,7 +3,7 @@
 //! it moves the bytes, and decides when a handshake may cost time.
 
 pub mod acceptor;
-pub(crate) mod connector;
+pub mod connector;
 pub(crate) mod material;
 pub(crate) mod nodes;
 pub mod session;

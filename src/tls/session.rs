@@ -121,17 +121,22 @@ impl Session {
 
     /// Takes all bytes of `wire` and appends the plaintext in them to `plain`. Returns whether the
     /// other end has said that it sends nothing more (close_notify). Nothing after an error is
-    /// taken. Cost: a handshake's share is some 100 us for a key on P-256, more than that for RSA;
-    /// a record of a request about 1 us.
+    /// taken; what was said before it is appended all the same. Cost: a handshake's share is some
+    /// 100 us for a key on P-256, more than that for RSA; a record of a request about 1 us.
     pub fn receive(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) -> Result<bool, TlsError> {
         let mut has_ended = false;
         while !wire.is_empty() && !has_ended {
             let taken = self.connection.read_tls(&mut wire);
             taken.map_err(|error| TlsError::protocol(error.to_string()))?;
-            let state = self.connection.process_new_packets().map_err(|error| {
-                self.owes_alert = self.is_handshaking() && !self.connection.wants_write();
-                TlsError::of(&error)
-            })?;
+            let state = match self.connection.process_new_packets() {
+                Ok(state) => state,
+                Err(error) => {
+                    self.owes_alert = self.is_handshaking() && !self.connection.wants_write();
+                    // Its own end is an error as well: there is no more.
+                    let _ = self.connection.reader().read_to_end(plain);
+                    return Err(TlsError::of(&error));
+                }
+            };
             let begins = plain.len();
             plain.resize(begins + state.plaintext_bytes_to_read(), 0);
             let read = self.connection.reader().read_exact(&mut plain[begins..]);

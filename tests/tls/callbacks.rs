@@ -12,7 +12,7 @@ use super::callback_server::{Setup, Then};
 use super::harness::{Node, PATIENCE};
 
 /// A node whose callbacks believe this authority, with more lines of `[callbacks]`.
-fn node(authority: &Authority, more: &str) -> (Node, Files) {
+pub fn node(authority: &Authority, more: &str) -> (Node, Files) {
     let files = Files::new(&authority.server());
     files.write("ca.pem", &authority.pem(), 0o644);
     let ca = files.path("ca.pem");
@@ -21,7 +21,7 @@ fn node(authority: &Authority, more: &str) -> (Node, Files) {
 }
 
 /// Creates a timer that pops at once, and returns its path.
-fn pop(node: &Node, uri: &str) -> String {
+pub fn pop(node: &Node, uri: &str) -> String {
     let body = format!(
         "{{\"timing\":{{\"interval\":0}},\"callback\":{{\"http\":{{\"uri\":\"{uri}\",\
          \"opaque\":\"hello\"}}}}}}"
@@ -102,7 +102,7 @@ fn a_server_that_asks_gets_the_certificate() {
     with.await_metric("chronos_pops_delivered_total", 1);
 }
 
-fn told(node: &Node, what: &str) {
+pub fn told(node: &Node, what: &str) {
     let shown = format!("`{what}` in the log");
     kit::until::until(&shown, PATIENCE, || node.logged().contains(what).then_some(()));
 }

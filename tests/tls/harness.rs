@@ -56,8 +56,11 @@ pub fn command(file: &NamedTempFile, config: &str) -> Command {
     if !config.contains("handshake_timeout_ms") {
         command.env("CHRONOS_TLS_HANDSHAKE_TIMEOUT_MS", "600000");
     }
+    if !config.contains("\nlisten = ") {
+        command.args(["--listen", "127.0.0.1:0"]);
+    }
     command
-        .args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--no-pin"])
+        .args(["--admin", "127.0.0.1:0", "--no-pin"])
         .args(["--shards", "2", "--log-format", "json", "--config"])
         .arg(file.path());
     command

@@ -5,9 +5,12 @@
 mod authorities;
 mod callback_server;
 mod callbacks;
+mod callbacks_kept;
+mod callbacks_wrong;
 mod certs;
 mod clients;
 mod harness;
+mod nginx;
 mod reload;
 mod requests;
 mod start;

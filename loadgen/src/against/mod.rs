@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use chronos::tls::connector::Connector;
 use serde::Serialize;
 
 use crate::child::Child;
@@ -19,7 +20,7 @@ use crate::ordinary::{self, Load};
 use crate::report::{grouped, median};
 use crate::server_cpu;
 
-use peers::{Peer, Seat};
+use peers::{Peer, Seat, Started};
 
 /// The figures of one run of one server.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -99,13 +100,14 @@ pub fn run(flags: &AgainstFlags) -> Result<AgainstReport> {
         prefault_bytes: flags.prefault_bytes,
         folder: &folder.0,
     };
-    let servers = servers(&flags.servers)?;
+    let connector = if flags.tls { Some(seat.make_certificates()?) } else { None };
+    let servers = contenders(&servers(&flags.servers)?, flags.tls);
     let mut rows = Vec::new();
     for &pipeline in &flags.pipeline {
         for &connections in &flags.connections {
             let (warm_up, duration) = (flags.warm_up_s, flags.duration_s);
             let load = Load { connections, pipeline, warm_up, duration, core };
-            rows.extend(shape(&seat, &servers, load, flags.rounds)?);
+            rows.extend(shape(&seat, &servers, (load, connector.as_ref()), flags.rounds)?);
         }
     }
     Ok(AgainstReport { machine: Machine::read(), rows })
@@ -125,31 +127,61 @@ fn servers(asked: &[Peer]) -> Result<Vec<Peer>> {
     Ok(servers)
 }
 
-fn shape(seat: &Seat<'_>, servers: &[Peer], load: Load, rounds: u32) -> Result<Vec<Row>> {
+/// A server, and whether it is asked over TLS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Contender {
+    peer: Peer,
+    name: &'static str,
+    is_secure: bool,
+}
+
+/// The servers without TLS and, if it is asked for, those that speak it over TLS as well.
+fn contenders(servers: &[Peer], with_tls: bool) -> Vec<Contender> {
+    let both = |&peer: &Peer| {
+        let plain = Contender { peer, name: peer.name(), is_secure: false };
+        let name = peer.name_over_tls().filter(|_| with_tls);
+        let secure = name.map(|name| Contender { peer, name, is_secure: true });
+        std::iter::once(plain).chain(secure)
+    };
+    servers.iter().flat_map(both).collect()
+}
+
+fn shape(
+    seat: &Seat<'_>,
+    servers: &[Contender],
+    (load, connector): (Load, Option<&Connector>),
+    rounds: u32,
+) -> Result<Vec<Row>> {
     let mut figures: Vec<Vec<Figures>> = vec![Vec::new(); servers.len()];
     for round in 0..rounds as usize {
         // Another server begins each round.
         for at in (0..servers.len()).map(|at| (at + round) % servers.len()) {
-            let peer = servers[at];
-            let one =
-                measure(seat, peer, load).with_context(|| format!("measuring {}", peer.name()))?;
+            let server = servers[at];
+            let one = measure(seat, server, load, connector)
+                .with_context(|| format!("measuring {}", server.name))?;
             eprintln!(
                 "{} x {}, round {} of {rounds}: {}",
                 load.connections,
                 load.pipeline,
                 round + 1,
-                line(peer.name(), &one)
+                line(server.name, &one)
             );
             figures[at].push(one);
         }
     }
     let rows = servers.iter().zip(figures);
-    Ok(rows.map(|(peer, rounds)| Row::new(peer.name(), load, rounds)).collect())
+    Ok(rows.map(|(server, rounds)| Row::new(server.name, load, rounds)).collect())
 }
 
-fn measure(seat: &Seat<'_>, peer: Peer, load: Load) -> Result<Figures> {
-    let (server, address) = seat.start(peer)?;
-    let figures = measure_running(server, peer, address, load)?;
+fn measure(
+    seat: &Seat<'_>,
+    Contender { peer, is_secure, .. }: Contender,
+    load: Load,
+    connector: Option<&Connector>,
+) -> Result<Figures> {
+    let connector = connector.filter(|_| is_secure);
+    let Started { child, address, secure } = seat.start(peer, is_secure)?;
+    let figures = measure_over(child, peer, secure.unwrap_or(address), (load, connector))?;
     Ok(Figures { bytes: if peer.keeps() { figures.bytes } else { 0.0 }, ..figures })
 }
 
@@ -160,8 +192,18 @@ pub fn measure_running(
     address: SocketAddr,
     load: Load,
 ) -> Result<Figures> {
+    measure_over(server, peer, address, (load, None))
+}
+
+fn measure_over(
+    server: Child,
+    peer: Peer,
+    address: SocketAddr,
+    (load, connector): (Load, Option<&Connector>),
+) -> Result<Figures> {
     let before = server_cpu::resident_bytes(server.pid()).context("it has ended")?;
-    let outcome = ordinary::run(&*peer.protocol(address), address, server.pid(), load)?;
+    let outcome =
+        ordinary::run(&*peer.protocol(address), (address, server.pid()), load, connector)?;
     let after = server_cpu::resident_bytes(server.pid()).context("it has ended")?;
     server.stop()?;
     let bytes = after.saturating_sub(before) as f64 / outcome.replies as f64;
@@ -278,6 +320,16 @@ mod tests {
         assert_eq!(text.matches("in flight, medians of 1 rounds").count(), 2, "{text}");
         assert_eq!(text.lines().filter(|line| line.contains("123 456/s")).count(), 3, "{text}");
         assert!(text.contains("185 B") && text.contains("- B"), "{text}");
+    }
+
+    #[test]
+    fn over_tls_are_those_that_speak_it() {
+        let names = |with_tls| -> Vec<&str> {
+            let all = contenders(&[Peer::Chronos, Peer::Ring, Peer::Nginx], with_tls);
+            all.iter().map(|server| server.name).collect()
+        };
+        assert_eq!(names(false), ["chronos", "ring", "nginx"]);
+        assert_eq!(names(true), ["chronos", "chronos, TLS", "ring", "nginx", "nginx, TLS"]);
     }
 
     #[test]

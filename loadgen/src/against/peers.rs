@@ -7,6 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use chronos::tls::connector::{ClientMaterial, Connector, Trust};
 
 use crate::child::{Child, free_address};
 use crate::ordinary::protocol::{Beanstalkd, Http, Protocol, Redis};
@@ -61,6 +62,15 @@ impl Peer {
         matches!(self, Peer::Chronos | Peer::Ring | Peer::Nginx)
     }
 
+    /// The word for the server over TLS; `None`: it is not measured over TLS.
+    pub fn name_over_tls(self) -> Option<&'static str> {
+        match self {
+            Peer::Chronos => Some("chronos, TLS"),
+            Peer::Nginx => Some("nginx, TLS"),
+            Peer::Ring | Peer::Beanstalkd | Peer::Redis => None,
+        }
+    }
+
     /// Whether the server keeps what it is sent, so that it has a size for each.
     pub fn keeps(self) -> bool {
         !matches!(self, Peer::Ring | Peer::Nginx)
@@ -88,21 +98,52 @@ pub struct Seat<'a> {
     pub folder: &'a Path,
 }
 
+/// A server that runs.
+pub struct Started {
+    /// Its process.
+    pub child: Child,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Where it listens for TLS, if it has certificates.
+    pub secure: Option<SocketAddr>,
+}
+
 impl Seat<'_> {
-    /// Starts a server and waits until it listens.
-    pub fn start(&self, peer: Peer) -> Result<(Child, SocketAddr)> {
+    /// Starts a server and waits until it listens. `is_secure`: over TLS as well.
+    pub fn start(&self, peer: Peer, is_secure: bool) -> Result<Started> {
         let address = free_address()?;
-        let mut child = Child::start(self.command(peer, address)?)?;
+        let secure = is_secure.then(free_address).transpose()?;
+        let mut child = Child::start(self.command(peer, address, secure)?)?;
         if peer.speaks_http() {
             // A node listens before it has touched its memory, and answers afterwards.
             child.await_ready(address)?;
-            return Ok((child, address));
+        } else {
+            await_listening(&mut child, peer, address)?;
         }
-        await_listening(&mut child, peer, address)?;
-        Ok((child, address))
+        Ok(Started { child, address, secure })
     }
 
-    fn command(&self, peer: Peer, address: SocketAddr) -> Result<Command> {
+    /// Makes an authority and a certificate of this machine, as users of the node make them.
+    pub fn make_certificates(&self) -> Result<Connector> {
+        let pki = self.folder.join("pki");
+        let made = Command::new(self.node_binary)
+            .args(["cluster", "certs", "--node", "127.0.0.1", "--out"])
+            .arg(&pki)
+            .output()
+            .context("cannot run the node's binary")?;
+        let told = String::from_utf8_lossy(&made.stderr);
+        anyhow::ensure!(made.status.success(), "no certificates: {told}");
+        let text = std::fs::read(pki.join("ca.pem"))?;
+        let material = ClientMaterial { trust: Trust::These(&text), identity: None };
+        Ok(Connector::new(&material)?)
+    }
+
+    fn command(
+        &self,
+        peer: Peer,
+        address: SocketAddr,
+        secure: Option<SocketAddr>,
+    ) -> Result<Command> {
         let core = self.core.to_string();
         let listen = address.to_string();
         let (ip, port) = (address.ip().to_string(), address.port().to_string());
@@ -111,6 +152,12 @@ impl Seat<'_> {
                 let mut command = Command::new(self.node_binary);
                 command.args(["--listen", &listen, "--cores", &core, "--admin", "off"]);
                 command.env("CHRONOS_NODE_PREFAULT_BYTES", self.prefault_bytes.to_string());
+                if let Some(secure) = secure {
+                    let pki = self.folder.join("pki");
+                    command.env("CHRONOS_NODE_LISTEN_TLS", secure.to_string());
+                    command.env("CHRONOS_TLS_CERT", pki.join("127.0.0.1.pem"));
+                    command.env("CHRONOS_TLS_KEY", pki.join("127.0.0.1.key"));
+                }
                 command
             }
             Peer::Ring => {
@@ -127,7 +174,7 @@ impl Seat<'_> {
             }
             Peer::Nginx => {
                 let file = self.folder.join(format!("nginx-{port}.conf"));
-                std::fs::write(&file, nginx_configuration(&listen, self.folder))
+                std::fs::write(&file, nginx_configuration(address, secure, self.folder))
                     .with_context(|| format!("cannot write {}", file.display()))?;
                 let file = file.to_string_lossy().into_owned();
                 self.pinned(peer, &["-e", "stderr", "-c", &file])?
@@ -165,7 +212,7 @@ fn find(program: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-fn nginx_configuration(listen: &str, folder: &Path) -> String {
+fn nginx_configuration(listen: SocketAddr, secure: Option<SocketAddr>, folder: &Path) -> String {
     let folder = folder.display();
     let mut text = format!(
         "daemon off;\nmaster_process off;\nworker_processes 1;\npid {folder}/nginx.pid;\n\
@@ -175,7 +222,14 @@ fn nginx_configuration(listen: &str, folder: &Path) -> String {
     for kind in ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"] {
         writeln!(text, "  {kind}_temp_path {folder}/{kind};").expect("memory takes it");
     }
-    text + &format!("  server {{ listen {listen}; location / {{ return 200; }} }}\n}}\n")
+    let mut secured = String::new();
+    if let Some(secure) = secure {
+        secured = format!(
+            " listen {secure} ssl; ssl_certificate {folder}/pki/127.0.0.1.pem; \
+             ssl_certificate_key {folder}/pki/127.0.0.1.key;"
+        );
+    }
+    text + &format!("  server {{ listen {listen};{secured} location / {{ return 200; }} }}\n}}\n")
 }
 
 #[cfg(test)]
@@ -189,10 +243,16 @@ mod tests {
         assert!(Peer::Chronos.is_there() && Peer::Ring.is_there());
     }
 
+    fn address(port: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], port))
+    }
+
     #[test]
     fn nginx_serves_one_location_and_closes_nothing() {
-        let text = nginx_configuration("127.0.0.1:7", Path::new("/tmp/x"));
+        let text = nginx_configuration(address(7), None, Path::new("/tmp/x"));
         assert!(text.contains("listen 127.0.0.1:7; location / { return 200; }"), "{text}");
         assert_eq!(text.matches('{').count(), text.matches('}').count());
+        let text = nginx_configuration(address(7), Some(address(8)), Path::new("/tmp/x"));
+        assert!(text.contains("listen 127.0.0.1:8 ssl; ssl_certificate /tmp/x/pki/"), "{text}");
     }
 }

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use chronos::ring::{pin_to_core, thread_usage};
+use chronos::tls::connector::Connector;
+use chronos::tls::session::Session;
 use hdrhistogram::Histogram;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
@@ -55,17 +57,24 @@ pub struct Outcome {
     pub latency: Histogram<u64>,
 }
 
-/// Puts the load on the server at `target`, the process `pid`. The client runs on a thread of its
+/// Puts the load on the server at `target`, the process `pid`, over TLS if there is a connector. The client runs on a thread of its
 /// own, so that servers that are started later do not inherit its core.
-pub fn run(protocol: &dyn Protocol, target: SocketAddr, pid: u32, load: Load) -> Result<Outcome> {
+pub fn run(
+    protocol: &dyn Protocol,
+    (target, pid): (SocketAddr, u32),
+    load: Load,
+    connector: Option<&Connector>,
+) -> Result<Outcome> {
     std::thread::scope(|scope| {
-        let thread = scope.spawn(|| drive(protocol, target, pid, load));
+        let thread = scope.spawn(|| drive(protocol, (target, pid), load, connector));
         thread.join().unwrap_or_else(|_| Err(anyhow!("the client's thread panicked")))
     })
 }
 
 struct Connection {
     stream: TcpStream,
+    /// TLS, whose handshake is over.
+    tls: Option<Session>,
     /// When each request in flight was sent.
     flights: VecDeque<u64>,
     /// The beginning of a reply that has not arrived whole.
@@ -112,16 +121,23 @@ fn server_cpu_ns(pid: u32) -> Result<u64> {
     server_cpu::cpu_ns(pid).with_context(|| format!("there is no process {pid}"))
 }
 
-fn drive(protocol: &dyn Protocol, target: SocketAddr, pid: u32, load: Load) -> Result<Outcome> {
+fn drive(
+    protocol: &dyn Protocol,
+    (target, pid): (SocketAddr, u32),
+    load: Load,
+    connector: Option<&Connector>,
+) -> Result<Outcome> {
     pin_to_core(load.core).with_context(|| format!("cannot run on core {}", load.core))?;
     let mut client = Client {
         protocol,
+        connector,
         poll: Poll::new().context("cannot make an epoll")?,
         connections: Vec::new(),
         number: 0,
         replies: 0,
         answered_ns: clock_ns(),
         piece: vec![0; READ_BYTES],
+        asked: Vec::new(),
     };
     for _ in 0..load.connections {
         client.connect(target)?;
@@ -159,6 +175,7 @@ fn drive(protocol: &dyn Protocol, target: SocketAddr, pid: u32, load: Load) -> R
 
 struct Client<'p> {
     protocol: &'p dyn Protocol,
+    connector: Option<&'p Connector>,
     poll: Poll,
     connections: Vec<Connection>,
     /// The number of the next request.
@@ -166,20 +183,46 @@ struct Client<'p> {
     replies: u64,
     answered_ns: u64,
     piece: Vec<u8>,
+    /// Requests before they are encrypted.
+    asked: Vec<u8>,
+}
+
+/// Shakes hands before the load begins.
+fn shake_hands(
+    connector: &Connector,
+    target: SocketAddr,
+    stream: &mut std::net::TcpStream,
+) -> Result<Session> {
+    let mut tls = Session::dial(connector, &target.ip().to_string())?;
+    let (mut piece, mut wire, mut plain) = ([0; 4 << 10], Vec::new(), Vec::new());
+    stream.set_read_timeout(Some(Duration::from_nanos(SILENCE_NS)))?;
+    loop {
+        wire.clear();
+        tls.send(&mut wire);
+        stream.write_all(&wire)?;
+        if !tls.is_handshaking() {
+            return Ok(tls);
+        }
+        let length = stream.read(&mut piece).context("no handshake")?;
+        anyhow::ensure!(length > 0, "the server closed a connection within the handshake");
+        tls.receive(&piece[..length], &mut plain)?;
+    }
 }
 
 impl Client<'_> {
     fn connect(&mut self, target: SocketAddr) -> Result<()> {
-        let stream = std::net::TcpStream::connect(target)
+        let mut stream = std::net::TcpStream::connect(target)
             .with_context(|| format!("cannot connect to {target}"))?;
         stream.set_nodelay(true)?;
+        let tls = self.connector.map(|connector| shake_hands(connector, target, &mut stream));
+        let tls = tls.transpose()?;
         stream.set_nonblocking(true)?;
         let mut stream = TcpStream::from_std(stream);
         let token = Token(self.connections.len());
         let both = Interest::READABLE | Interest::WRITABLE;
         self.poll.registry().register(&mut stream, token, both)?;
         let (flights, begun, unsent) = Default::default();
-        self.connections.push(Connection { stream, flights, begun, unsent });
+        self.connections.push(Connection { stream, tls, flights, begun, unsent });
         Ok(())
     }
 
@@ -194,7 +237,10 @@ impl Client<'_> {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error).context("cannot read"),
             };
-            connection.begun.extend_from_slice(&self.piece[..length]);
+            match &mut connection.tls {
+                Some(tls) => drop(tls.receive(&self.piece[..length], &mut connection.begun)?),
+                None => connection.begun.extend_from_slice(&self.piece[..length]),
+            }
             let now_ns = clock_ns();
             let mut used = 0;
             while let Some(reply) = self.protocol.reply_bytes(&connection.begun[used..])? {
@@ -221,10 +267,18 @@ impl Client<'_> {
     fn send(&mut self, place: usize, requests: u32) -> Result<()> {
         let connection = &mut self.connections[place];
         let now_ns = clock_ns();
+        self.asked.clear();
+        let out = if connection.tls.is_some() { &mut self.asked } else { &mut connection.unsent };
         for _ in 0..requests {
-            self.protocol.append(self.number, &mut connection.unsent);
+            self.protocol.append(self.number, out);
             self.number += 1;
             connection.flights.push_back(now_ns);
+        }
+        if let Some(tls) = &mut connection.tls {
+            if !self.asked.is_empty() {
+                tls.write(&self.asked);
+            }
+            tls.send(&mut connection.unsent);
         }
         if connection.unsent.is_empty() {
             return Ok(());
@@ -263,7 +317,7 @@ mod tests {
             let (warm_up, duration) = (Duration::ZERO, Duration::from_millis(300));
             let load = Load { connections, pipeline, warm_up, duration, core };
             let http = Http::post(target);
-            let outcome = run(&http, target, std::process::id(), load).unwrap();
+            let outcome = run(&http, (target, std::process::id()), load, None).unwrap();
             assert!(outcome.replies > 0 && outcome.cpu_us > 0.0);
             assert!(outcome.latency.len() <= outcome.replies);
             assert!(outcome.latency.min() > 0);

@@ -81,7 +81,8 @@ impl Lanes {
         self.said(io, place, (plain, has_ended));
     }
 
-    /// Takes bytes of a server over TLS.
+    /// Takes bytes of a server over TLS. Whatever they are, they end at most this attempt and its
+    /// connection.
     pub(super) fn received_secured(&mut self, io: &mut Io<'_>, place: u32, received: &Received) {
         let Some(connection) = self.connections.at_mut(place) else { return };
         let Some(secured) = &mut connection.secured else { return };
@@ -104,7 +105,14 @@ impl Lanes {
         match secured.receive(wire, &mut plain) {
             Ok(Ok(has_ended)) => self.said(io, place, (plain, has_ended)),
             Ok(Err(TooMuch(what))) => self.fail(io.ring, place, Failure::Protocol, what),
-            Err(error) => self.fail(io.ring, place, Failure::of(&error), &error.to_string()),
+            Err(error) => {
+                // What came before the error counts: the attempt may have its answer.
+                self.said(io, place, (plain, false));
+                let is_open = |it: &CallbackConnection| !matches!(it.state, State::Leaving);
+                if self.connections.at(place).is_some_and(is_open) {
+                    self.fail(io.ring, place, Failure::of(&error), &error.to_string());
+                }
+            }
         }
     }
 

@@ -1,0 +1,361 @@
+//! What this project's TLS costs beyond the library's, and what TLS costs beyond nothing: records of
+//! a request and its answer, and handshakes, full and by a ticket, of each side.
+//!
+//! Both ends are in this thread, the only one of its process, and the CPU time of one side is
+//! counted. The ways are measured by turns, so that noise meets all. No byte crosses a socket. The
+//! other end is always the library used directly. Medians are printed.
+//!
+//! Run: `cargo bench --bench tls`, or with `CHRONOS_BENCH_QUICK=1` in about 3 s.
+
+mod counting;
+
+use std::hint::black_box;
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use chronos::ring::process_cpu_ns;
+use chronos::tls::acceptor::{Acceptor, ClientAuth, Material};
+use chronos::tls::connector::{ClientMaterial, Connector, Trust};
+use chronos::tls::session::Session;
+use counting::Asked;
+use rustls::client::Resumption;
+use rustls::crypto::aws_lc_rs::Ticketer;
+use rustls::pki_types::{PrivateKeyDer, ServerName};
+use rustls::server::NoServerSessionStorage;
+use rustls::version::{TLS12, TLS13};
+use rustls::{
+    ClientConfig, ClientConnection, Connection, HandshakeKind, RootCertStore, ServerConfig,
+    ServerConnection, SupportedProtocolVersion,
+};
+
+/// Bytes of a request and of its answer.
+const REQUEST: usize = 300;
+const ANSWER: usize = 100;
+/// Requests of a batch: the sealed ones and the answers stay in the second cache.
+const BATCH: usize = 256;
+
+/// One side of a connection as its owner uses it.
+trait Side {
+    /// Appends what the bytes of the wire say. They are good in this bench.
+    fn take(&mut self, wire: &[u8], plain: &mut Vec<u8>);
+    /// Encrypts.
+    fn write(&mut self, plain: &[u8]);
+    /// Appends the bytes that are to leave.
+    fn send(&mut self, wire: &mut Vec<u8>);
+    fn is_shaking(&self) -> bool;
+}
+
+impl Side for Session {
+    fn take(&mut self, wire: &[u8], plain: &mut Vec<u8>) {
+        self.receive(wire, plain).expect("good");
+    }
+
+    fn write(&mut self, plain: &[u8]) {
+        self.write(plain);
+    }
+
+    fn send(&mut self, wire: &mut Vec<u8>) {
+        self.send(wire);
+    }
+
+    fn is_shaking(&self) -> bool {
+        self.is_handshaking()
+    }
+}
+
+/// The library alone, as its documentation uses it.
+impl Side for Connection {
+    fn take(&mut self, mut wire: &[u8], plain: &mut Vec<u8>) {
+        while !wire.is_empty() {
+            self.read_tls(&mut wire).expect("memory");
+            let state = self.process_new_packets().expect("good");
+            let begins = plain.len();
+            plain.resize(begins + state.plaintext_bytes_to_read(), 0);
+            self.reader().read_exact(&mut plain[begins..]).expect("there");
+        }
+    }
+
+    fn write(&mut self, plain: &[u8]) {
+        self.writer().write_all(plain).expect("memory");
+    }
+
+    fn send(&mut self, wire: &mut Vec<u8>) {
+        while self.wants_write() {
+            self.write_tls(wire).expect("memory");
+        }
+    }
+
+    fn is_shaking(&self) -> bool {
+        self.is_handshaking()
+    }
+}
+
+/// No TLS: what comes and goes is copied.
+#[derive(Default)]
+struct Copied(Vec<u8>);
+
+impl Side for Copied {
+    fn take(&mut self, wire: &[u8], plain: &mut Vec<u8>) {
+        plain.extend_from_slice(wire);
+    }
+
+    fn write(&mut self, plain: &[u8]) {
+        self.0.extend_from_slice(plain);
+    }
+
+    fn send(&mut self, wire: &mut Vec<u8>) {
+        wire.append(&mut self.0);
+    }
+
+    fn is_shaking(&self) -> bool {
+        false
+    }
+}
+
+/// What both ends are made with, by the project and by the library.
+struct Ends {
+    name: &'static str,
+    acceptor: Acceptor,
+    server: Arc<ServerConfig>,
+    connector: Connector,
+    client: Arc<ClientConfig>,
+}
+
+impl Ends {
+    fn new(name: &'static str, version: &'static SupportedProtocolVersion) -> Ends {
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("good");
+        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let material = Material {
+            certificates: certificate.as_bytes(),
+            key: key.as_bytes(),
+            client_ca: &[],
+            client_auth: ClientAuth::Off,
+        };
+        let acceptor = Acceptor::new(&material).expect("they fit");
+        let trust = Trust::These(certificate.as_bytes());
+        let connector = Connector::new(&ClientMaterial { trust, identity: None }).expect("good");
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
+        let builder = ServerConfig::builder_with_protocol_versions(&[version]);
+        let chain = vec![made.cert.der().clone()];
+        let server = builder.with_no_client_auth().with_single_cert(chain, key);
+        // As the project's: tickets in place of sessions that are kept.
+        let mut server = server.expect("they fit");
+        server.ticketer = Ticketer::new().expect("randomness");
+        server.session_storage = Arc::new(NoServerSessionStorage {});
+        server.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let mut roots = RootCertStore::empty();
+        roots.add(made.cert.der().clone()).expect("a certificate");
+        let builder = ClientConfig::builder_with_protocol_versions(&[version]);
+        let mut client = builder.with_root_certificates(roots).with_no_client_auth();
+        client.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ends { name, acceptor, server: server.into(), connector, client: client.into() }
+    }
+
+    fn direct_server(&self) -> Connection {
+        let made = ServerConnection::new(Arc::clone(&self.server)).expect("randomness");
+        unlimited(made.into())
+    }
+}
+
+fn direct_client(config: &Arc<ClientConfig>) -> Connection {
+    let name = ServerName::try_from("localhost").expect("a name");
+    unlimited(ClientConnection::new(Arc::clone(config), name).expect("a client").into())
+}
+
+fn unlimited(mut connection: Connection) -> Connection {
+    connection.set_buffer_limit(None);
+    connection
+}
+
+/// Adds up the CPU time of one side.
+#[derive(Default)]
+struct Watch {
+    ns: u64,
+    asked: u64,
+}
+
+impl Watch {
+    fn measure<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let (before, asked) = (process_cpu_ns(), Asked::by_this_thread());
+        let done = work();
+        self.ns += process_cpu_ns() - before;
+        self.asked += Asked::since(asked).allocations;
+        done
+    }
+}
+
+/// Carries bytes between the two until neither has any. `first` speaks first; the time of one of the
+/// two is counted.
+fn converse(first: &mut dyn Side, second: &mut dyn Side, watch: &mut Watch, counts_first: bool) {
+    let mut scratch = Vec::new();
+    loop {
+        let (mut there, mut back) = (Vec::with_capacity(4_096), Vec::with_capacity(4_096));
+        let act = |watch: &mut Watch, is_first: bool, work: &mut dyn FnMut()| {
+            if is_first == counts_first { watch.measure(work) } else { work() }
+        };
+        act(watch, true, &mut || first.send(&mut there));
+        act(watch, false, &mut || {
+            second.take(&there, &mut scratch);
+            second.send(&mut back);
+        });
+        act(watch, true, &mut || first.take(&back, &mut scratch));
+        if there.is_empty() && back.is_empty() {
+            assert!(!first.is_shaking() && !second.is_shaking());
+            return;
+        }
+    }
+}
+
+/// Takes a batch of requests and answers each. Returns the ns and the allocations of the server for
+/// a request.
+fn batch_ns(client: &mut dyn Side, server: &mut dyn Side) -> (f64, f64) {
+    let (request, answer) = ([b'q'; REQUEST], [b'a'; ANSWER]);
+    let mut sealed: Vec<Vec<u8>> = vec![Vec::new(); BATCH];
+    for wire in &mut sealed {
+        client.write(&request);
+        client.send(wire);
+    }
+    let mut answers: Vec<Vec<u8>> = (0..BATCH).map(|_| Vec::with_capacity(256)).collect();
+    let (mut plain, mut watch) = (Vec::with_capacity(512), Watch::default());
+    watch.measure(|| {
+        for (wire, back) in sealed.iter().zip(&mut answers) {
+            plain.clear();
+            server.take(black_box(wire), &mut plain);
+            assert_eq!(plain.len(), REQUEST);
+            server.write(black_box(&answer));
+            server.send(back);
+        }
+    });
+    for back in &answers {
+        plain.clear();
+        client.take(back, &mut plain);
+        assert_eq!(plain, answer);
+    }
+    (watch.ns as f64 / BATCH as f64, watch.asked as f64 / BATCH as f64)
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// A client and a server that talk to each other.
+type Pair = (Box<dyn Side>, Box<dyn Side>);
+
+fn records(ends: &Ends, rounds: usize) {
+    let client = || direct_client(&ends.client);
+    let ours = Session::accept(&ends.acceptor).expect("randomness");
+    let mut pairs: [Pair; 3] = [
+        (Box::new(Copied::default()), Box::new(Copied::default())),
+        (Box::new(client()), Box::new(ends.direct_server())),
+        (Box::new(client()), Box::new(ours)),
+    ];
+    for (client, server) in &mut pairs {
+        converse(&mut **client, &mut **server, &mut Watch::default(), true);
+    }
+    let mut taken: [Vec<f64>; 3] = Default::default();
+    let mut asked = [0.0; 3];
+    for _ in 0..rounds {
+        for (at, (client, server)) in pairs.iter_mut().enumerate() {
+            let (ns, allocations) = batch_ns(&mut **client, &mut **server);
+            taken[at].push(ns);
+            asked[at] = allocations;
+        }
+    }
+    let [copied, library, ours] = taken.each_mut().map(|taken| median(taken));
+    println!(
+        "{}: {REQUEST} bytes decrypted and {ANSWER} encrypted: copied {copied:.0} ns, the library \
+         {library:.0} ns, ours {ours:.0} ns (x {:.2}); allocations {:.1}, {:.1}, {:.1}",
+        ends.name,
+        ours / library,
+        asked[0],
+        asked[1],
+        asked[2]
+    );
+}
+
+/// CPU time in us of one side's handshakes.
+fn shake_us(
+    each: usize,
+    mut shake: impl FnMut(&mut Watch) -> Option<HandshakeKind>,
+    is: HandshakeKind,
+) -> f64 {
+    let mut watch = Watch::default();
+    for _ in 0..each {
+        assert_eq!(shake(&mut watch), Some(is));
+    }
+    watch.ns as f64 / 1e3 / each as f64
+}
+
+/// Handshakes of one kind, of both sides, by the library and by the project.
+fn handshakes(ends: &Ends, is_resumed: bool, rounds: usize, each: usize) {
+    let kind = if is_resumed { HandshakeKind::Resumed } else { HandshakeKind::Full };
+    let mut config = ClientConfig::clone(&ends.client);
+    config.resumption =
+        if is_resumed { Resumption::in_memory_sessions(16) } else { Resumption::disabled() };
+    // One of each server: a ticket of the one is worth nothing at the other.
+    let configs = [Arc::new(config.clone()), {
+        config.resumption =
+            if is_resumed { Resumption::in_memory_sessions(16) } else { Resumption::disabled() };
+        Arc::new(config)
+    }];
+    let own = ends.connector.with_own_tickets();
+    let by_library = |watch: &mut Watch| {
+        let mut client = direct_client(&configs[0]);
+        let mut server = watch.measure(|| ends.direct_server());
+        converse(&mut client, &mut server, watch, false);
+        client.handshake_kind()
+    };
+    let by_us = |watch: &mut Watch| {
+        let mut client = direct_client(&configs[1]);
+        let mut server = watch.measure(|| Session::accept(&ends.acceptor).expect("randomness"));
+        converse(&mut client, &mut server, watch, false);
+        client.handshake_kind()
+    };
+    let dialled_by_library = |watch: &mut Watch| {
+        let mut server = ends.direct_server();
+        let mut client = watch.measure(|| direct_client(&configs[0]));
+        converse(&mut client, &mut server, watch, true);
+        client.handshake_kind()
+    };
+    let dialled_by_us = |watch: &mut Watch| {
+        let fresh = (!is_resumed).then(|| ends.connector.with_own_tickets());
+        let mut server = ends.direct_server();
+        let connector = fresh.as_ref().unwrap_or(&own);
+        let mut client = watch.measure(|| Session::dial(connector, "localhost").expect("a name"));
+        converse(&mut client, &mut server, watch, true);
+        Some(if client.is_resumed() { HandshakeKind::Resumed } else { HandshakeKind::Full })
+    };
+    // The tickets of the first ones.
+    let mut none = Watch::default();
+    let _ = (by_library(&mut none), by_us(&mut none), dialled_by_us(&mut none));
+    let mut taken: [Vec<f64>; 4] = Default::default();
+    for _ in 0..rounds {
+        taken[0].push(shake_us(each, by_library, kind));
+        taken[1].push(shake_us(each, by_us, kind));
+        taken[2].push(shake_us(each, dialled_by_library, kind));
+        taken[3].push(shake_us(each, dialled_by_us, kind));
+    }
+    let us = taken.each_mut().map(|taken| median(taken));
+    for (side, library, ours) in [("accepted", us[0], us[1]), ("dialled", us[2], us[3])] {
+        println!(
+            "{}, {kind:?}, {side}: the library {library:.1} us, {:.0}/s and core; ours {ours:.1} \
+             us, {:.0}/s and core (x {:.2})",
+            ends.name,
+            1e6 / library,
+            1e6 / ours,
+            library / ours
+        );
+    }
+}
+
+fn main() {
+    let is_quick = std::env::var_os("CHRONOS_BENCH_QUICK").is_some();
+    let (rounds, each) = if is_quick { (3, 20) } else { (31, 100) };
+    for ends in [Ends::new("TLS 1.3", &TLS13), Ends::new("TLS 1.2", &TLS12)] {
+        records(&ends, rounds * 11);
+        for is_resumed in [false, true] {
+            handshakes(&ends, is_resumed, rounds, each);
+        }
+    }
+}
