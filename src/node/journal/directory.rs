@@ -20,7 +20,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::aside::DAMAGED;
 use super::identity::{FORMAT, NoIdentity, identity_of, text_of};
+use super::modes::close_to_others;
 use crate::base::limits::SHARDS_MAX;
 use crate::journal::recovery::{OPENING_BYTES, opening};
 use crate::journal::{JournalId, SegmentNumber};
@@ -33,6 +35,8 @@ const NODE: &str = "node.toml";
 pub const INCOMPLETE: &str = "incomplete";
 const NODE_ASIDE: &str = "node.toml.tmp";
 const SEGMENT: &str = ".segment";
+/// What the names of files begin with that are made ahead.
+pub(super) const SPARE: &str = "spare-";
 /// Behind the name of a generation that is being made.
 const BEGUN: &str = ".tmp";
 /// Behind the name of a generation that is being removed.
@@ -234,6 +238,7 @@ impl DataDirectory {
         }
         let directory = Self { path: path.to_owned(), identity, _lock: Some(lock) };
         directory.clear_leftovers()?;
+        close_to_others(path, is_ours);
         Ok(directory)
     }
 
@@ -613,6 +618,21 @@ fn remove(path: &Path) -> Result<(), DataDirectoryError> {
 /// Makes the names in a directory survive a loss of power.
 fn sync(path: &Path) -> Result<(), DataDirectoryError> {
     sync_directory(path).map_err(unusable("sync", path))
+}
+
+/// Whether a node makes files, or directories, of this name somewhere in its data directory.
+fn is_ours(name: &str, is_directory: bool) -> bool {
+    match is_directory {
+        true => {
+            let is_shard = name.parse::<u16>().is_ok();
+            is_shard || name.starts_with(DAMAGED) || Generation::of_name(name).is_some()
+        }
+        false => {
+            [NODE, NODE_ASIDE, INCOMPLETE].contains(&name)
+                || name.ends_with(SEGMENT)
+                || name.starts_with(SPARE)
+        }
+    }
 }
 
 /// The error of an operation, with a remedy that fits the kernel's reason.
