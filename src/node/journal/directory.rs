@@ -16,6 +16,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -573,7 +574,8 @@ fn identity_in_segments(path: &Path) -> Option<Identity> {
 /// Writes `node.toml`, so that a loss of power leaves all of it or nothing.
 fn store(path: &Path, identity: &Identity) -> Result<(), DataDirectoryError> {
     let aside = path.join(NODE_ASIDE);
-    let written = File::create(&aside).and_then(|mut file| {
+    let open = File::options().write(true).create(true).truncate(true).mode(0o600).open(&aside);
+    let written = open.and_then(|mut file| {
         file.write_all(text_of(identity).as_bytes())?;
         file.sync_all()
     });
@@ -627,11 +629,7 @@ fn is_ours(name: &str, is_directory: bool) -> bool {
             let is_shard = name.parse::<u16>().is_ok();
             is_shard || name.starts_with(DAMAGED) || Generation::of_name(name).is_some()
         }
-        false => {
-            [NODE, NODE_ASIDE, INCOMPLETE].contains(&name)
-                || name.ends_with(SEGMENT)
-                || name.starts_with(SPARE)
-        }
+        false => name == NODE || name.ends_with(SEGMENT) || name.starts_with(SPARE),
     }
 }
 

@@ -188,10 +188,11 @@ fn files_that_others_may_read_are_closed_to_them_and_what_is_not_ours_stays() {
     let aside = path.join("damaged-20261120T190423Z/0001-2/0");
     fs::create_dir_all(&aside).expect("made");
     let segment = segment_name(SegmentNumber(1));
-    let ours = [path.join(NODE), path.join(INCOMPLETE), shard.join(&segment)];
+    let ours = [path.join(NODE), shard.join(&segment)];
     let ours = [&ours[..], &[shard.join("spare-3.tmp"), aside.join(&segment)]].concat();
     let others = [path.join("notes"), shard.join("x.txt"), folder.path().join("1.segment")];
     let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o7777;
+    assert_eq!(mode(&ours[0]), 0o600, "made so");
     for path in ours.iter().chain(&others) {
         File::options().append(true).create(true).open(path).expect("made");
         fs::set_permissions(path, fs::Permissions::from_mode(0o664)).expect("ours");
