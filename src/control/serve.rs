@@ -136,9 +136,9 @@ async fn live(
     if let Some(shortage) = node.files.shortage(&config.node) {
         warn!("{shortage}");
     }
-    let meters = Arc::clone(&node.meters);
+    let (meters, admins) = (Arc::clone(&node.meters), config.admin.cluster.clone());
     let (originals, mut commands) =
-        Originals::start(node.view.clone(), meters, node.address.port());
+        Originals::start(node.view.clone(), meters, node.address.port(), admins);
     let tokens = SharedTokens::default();
     tokens.set(config.node.tokens.clone());
     let (present, tenants) = watch::channel(config.node.tokens.clone());

@@ -36,6 +36,9 @@ pub enum Command {
     /// Take the addresses of members that are configured by name. These addresses may use the
     /// internal API.
     Members(NamedAddresses),
+    /// Take the addresses of members' admin APIs that are configured by name. No callback goes
+    /// there.
+    Admins(NamedAddresses),
     /// Take the cluster's secrets, read again. Open connections are not asked again.
     Secrets(Arc<Secrets>),
     /// Take the tokens of clients, read again.

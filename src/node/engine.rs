@@ -245,6 +245,9 @@ impl Engine {
                     self.clients.service.gate.set_resolved(addresses.clone());
                     self.change_destinations(|them| them.listeners.set_resolved(addresses));
                 }
+                Command::Admins(addresses) => {
+                    self.change_destinations(|them| them.listeners.set_resolved_admins(addresses));
+                }
                 Command::Secrets(secrets) => {
                     self.peers.guard.secrets = Some(Arc::clone(&secrets));
                     self.clients.service.guard.secrets = Some(secrets);
@@ -274,7 +277,10 @@ impl Engine {
     fn change_destinations(&mut self, change: impl FnOnce(&mut Destinations)) {
         let mut destinations = Destinations::clone(&self.clients.service.destinations);
         change(&mut destinations);
-        self.set_destinations(destinations);
+        // Names are told again and again; a change closes the connections that callbacks keep.
+        if destinations != *self.clients.service.destinations {
+            self.set_destinations(destinations);
+        }
     }
 
     /// Sets where callbacks may go.

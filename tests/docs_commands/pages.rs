@@ -1,7 +1,7 @@
 //! The blocks of code of a page, and what the page says of each.
 
 /// What the first line of a block of commands begins with, behind variables that it sets.
-const PROGRAMS: [&str; 15] = [
+const PROGRAMS: [&str; 16] = [
     "callgrind_control",
     "cargo",
     "chown",
@@ -9,6 +9,7 @@ const PROGRAMS: [&str; 15] = [
     "chronos-loadgen",
     "cp",
     "curl",
+    "docker",
     "for",
     "install",
     "openssl",

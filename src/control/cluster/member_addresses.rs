@@ -1,5 +1,6 @@
-//! Looks up the members that are configured by name, so that the cores know their addresses. A core
-//! refuses a peer that calls from another address.
+//! Looks up the members that are configured by name, and their admin APIs, so that the cores know
+//! their addresses. A core refuses a peer that calls from another address, and callbacks to any of
+//! these.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,22 +13,36 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use crate::cluster::view::View;
-use crate::core::gate::addresses;
+use crate::core::gate::{NamedAddresses, addresses};
+use crate::core::peers::address::{PeerAddress, place_of};
 use crate::node::commands::Command;
 
 /// Pause between two look-ups of all names. A change of the members starts a look-up at once.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// Tells the cores the addresses of the members' names, again and again, until the node stops.
-pub(crate) async fn tell(mut views: watch::Receiver<Arc<View>>, commands: mpsc::Sender<Command>) {
-    let mut known: Vec<(String, Vec<IpAddr>)> = Vec::new();
+/// Tells the cores the addresses of the members' names, and those of `admins`, the admin APIs as
+/// `host:port`, again and again, until the node stops.
+pub(crate) async fn tell(
+    mut views: watch::Receiver<Arc<View>>,
+    admins: Vec<String>,
+    commands: mpsc::Sender<Command>,
+) {
+    let admins: Vec<String> = admins.iter().filter_map(|admin| name_of(admin)).collect();
+    let (mut known, mut known_admins) = (Vec::new(), Vec::new());
     loop {
         let (_, names) = addresses(&views.borrow_and_update().clone());
-        let found = look_up(names, &known).await;
+        // A name that is looked up for its member is not looked up again.
+        let others = admins.iter().filter(|name| !names.contains(name)).cloned().collect();
+        let (found, found_admins) =
+            tokio::join!(look_up(names, &known), look_up(others, &known_admins));
         // Sent even if nothing has changed: a core that hung may have missed the last command.
-        if !found.is_empty() || !known.is_empty() {
-            known.clone_from(&found);
-            if commands.send(Command::Members(found.into())).await.is_err() {
+        let told = [
+            (take_over(&mut known, found), Command::Members as fn(NamedAddresses) -> Command),
+            (take_over(&mut known_admins, found_admins), Command::Admins),
+        ];
+        for (found, command) in told {
+            let Some(found) = found else { continue };
+            if commands.send(command(found.into())).await.is_err() {
                 return;
             }
         }
@@ -37,17 +52,35 @@ pub(crate) async fn tell(mut views: watch::Receiver<Arc<View>>, commands: mpsc::
     }
 }
 
+/// The name in an address; `None`: it is none.
+fn name_of(address: &str) -> Option<String> {
+    match place_of(address, 0) {
+        PeerAddress::At(_) => None,
+        PeerAddress::Named(name, _) => Some(name),
+    }
+}
+
+type Found = Vec<(String, Vec<IpAddr>)>;
+
+/// Notes what was found. Returns what there is to tell: `None` if there was no name and is none.
+fn take_over(known: &mut Found, found: Found) -> Option<Found> {
+    let is_told = !found.is_empty() || !known.is_empty();
+    known.clone_from(&found);
+    is_told.then_some(found)
+}
+
 /// Looks up all names at the same time, because a name that no server answers for takes seconds. A
 /// name that fails keeps its last addresses.
-async fn look_up(
-    names: Vec<String>,
-    known: &[(String, Vec<IpAddr>)],
-) -> Vec<(String, Vec<IpAddr>)> {
+async fn look_up(names: Vec<String>, known: &[(String, Vec<IpAddr>)]) -> Found {
     let begin = |name: String| -> (String, JoinHandle<std::io::Result<Vec<IpAddr>>>) {
         let asked = name.clone();
         let look = async move {
             let found = lookup_host((asked, 0)).await?;
-            Ok(found.map(|address| address.ip().to_canonical()).collect())
+            let mut found: Vec<_> = found.map(|address| address.ip().to_canonical()).collect();
+            // Servers change the order with each answer.
+            found.sort_unstable();
+            found.dedup();
+            Ok(found)
         };
         (name, tokio::spawn(look))
     };
@@ -85,15 +118,22 @@ mod tests {
         };
         let (views, changes) = watch::channel(view(&["10.0.0.1", "localhost:7253", "no.invalid"]));
         let (commands, mut told) = mpsc::channel(1);
-        let task = tokio::spawn(tell(changes, commands));
+        let admins = ["admin.invalid:7254", "localhost:7254", "10.0.0.1:7254"];
+        let admins = admins.map(str::to_owned).to_vec();
+        let task = tokio::spawn(tell(changes, admins, commands));
         let Some(Command::Members(found)) = told.recv().await else { panic!("names are told") };
         let names: Vec<&str> = found.iter().map(|(name, _)| &name[..]).collect();
         assert_eq!(names, ["localhost", "no.invalid"]);
         assert!(found[0].1.iter().all(IpAddr::is_loopback) && !found[0].1.is_empty());
         assert!(found[1].1.is_empty(), "a name that fails is no reason to wait for the others");
+        let Some(Command::Admins(found)) = told.recv().await else { panic!("admin APIs, too") };
+        assert_eq!(*found, [("admin.invalid".to_owned(), Vec::new())]);
         views.send(view(&["10.0.0.1", "10.0.0.2"])).expect("the task listens");
         let Some(Command::Members(found)) = told.recv().await else { panic!("names went") };
         assert!(found.is_empty());
+        let Some(Command::Admins(found)) = told.recv().await else { panic!("admin APIs stay") };
+        let names: Vec<&str> = found.iter().map(|(name, _)| &name[..]).collect();
+        assert_eq!(names, ["admin.invalid", "localhost"], "no member has that name any more");
         drop(views);
         task.await.expect("it ends with the node");
     }

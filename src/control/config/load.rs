@@ -372,6 +372,30 @@ mod tests {
     }
 
     #[test]
+    fn tokens_beside_nodes_that_prove_nothing_are_told_of() {
+        let warnings = |text: &str| {
+            let file = Some(("c.toml".into(), format!("auth.tokens_file = 't'\n{text}")));
+            load(&Sources { file, ..Sources::default() }).expect(text).warnings.join(" ")
+        };
+        let nodes = "[cluster]\nlocalhost = 'a:1'\nnodes = ['a:1', 'b:1']\n";
+        let told = warnings(nodes);
+        assert!(
+            told.contains("[auth] tokens_file = \"t\" (c.toml:1): clients need a token"),
+            "{told}"
+        );
+        assert!(told.contains("set [cluster] secret_file or tls"), "{told}");
+        let site = "[sites]\nlocal = 'x'\nremote = ['y=c:1']";
+        assert!(warnings(site).contains("is believed to be one"), "a site is a node as well");
+        let files = "tls_ca = 'a'\ntls_cert = 'c'\ntls_key = 'k'\n";
+        let mixed = warnings(&format!("{nodes}{files}tls = 'accept-both'"));
+        assert!(mixed.contains("is believed to be one"), "{mixed}");
+        for proof in [format!("{files}tls = 'required'"), "secret_file = 's'".into()] {
+            assert_eq!(warnings(&format!("{nodes}{proof}")), "", "{proof}");
+        }
+        assert_eq!(warnings(""), "", "a node that is alone believes nobody");
+    }
+
+    #[test]
     fn hostile_texts_end_in_bounded_errors() {
         let many_keys: String = (0..60_000).map(|i| format!("k{i} = {i}\n")).collect();
         let many_sections: String = (0..60_000).map(|i| format!("[s{i}]\n")).collect();

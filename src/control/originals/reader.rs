@@ -136,15 +136,17 @@ impl ReaderShared {
 
 impl Originals {
     /// Starts the task on the runtime of the caller. The receiver yields the commands for the
-    /// cores. `port` is the port of a member whose name has none.
+    /// cores. `port` is the port of a member whose name has none; `admins` are the admin APIs of
+    /// members.
     pub(crate) fn start(
         view: Arc<View>,
         meters: Arc<[CoreMeters]>,
         port: u16,
+        admins: Vec<String>,
     ) -> (Self, mpsc::Receiver<Command>) {
         let (commands, receiver) = mpsc::channel(1);
         let (views, changes) = watch::channel(view.clone());
-        tokio::spawn(member_addresses::tell(changes, commands.clone()));
+        tokio::spawn(member_addresses::tell(changes, admins, commands.clone()));
         let state = ReaderState { view, is_wanted: false, progress: ReadingProgress::default() };
         let shared =
             Arc::new(ReaderShared { state: Mutex::new(state), wanted: Notify::new(), views });

@@ -5,6 +5,9 @@
 //! An address is refused where a client names it. An address to which a name resolves is refused
 //! when the callback connects, as a failed attempt. Other ports of the same machines may get
 //! callbacks.
+//!
+//! A node knows one address of each peer. Peers usually listen on the same ports as this node, so
+//! at the peers' hosts the ports of this node's own listeners are refused as well.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -25,7 +28,7 @@ pub struct Reserved {
 }
 
 /// All known listeners of the deployment.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterListeners {
     reserved: Reserved,
     /// The port of members whose names have none.
@@ -37,6 +40,8 @@ pub struct ClusterListeners {
     names: Vec<(String, u16)>,
     /// Addresses of the members that are configured by name, as they were looked up.
     resolved: NamedAddresses,
+    /// The same of members' admin APIs.
+    resolved_admins: NamedAddresses,
     /// All ports of the listeners. For most callbacks a look at their port decides.
     ports: Vec<u16>,
 }
@@ -60,13 +65,21 @@ impl ClusterListeners {
                 addresses.push(canonical(*own));
             }
         }
-        let connected = view.connected_nodes().union(view.connected_sites()).with(view.own());
-        let members = connected.iter().map(|peer| view.peers()[peer.index()].address.as_str());
-        for listener in members.chain(self.reserved.named.iter().map(String::as_str)) {
-            match place_of(listener, self.port) {
-                PeerAddress::At(address) => addresses.push(canonical(address)),
-                PeerAddress::Named(name, port) => names.push((name, port)),
+        let mut add = |place| match place {
+            PeerAddress::At(address) => addresses.push(canonical(address)),
+            PeerAddress::Named(name, port) => names.push((name, port)),
+        };
+        let peers = view.connected_nodes().union(view.connected_sites());
+        for peer in peers.iter().flat_map(|peer| view.addresses_of(peer)) {
+            let place = place_of(peer, self.port);
+            for own in &self.reserved.own {
+                add(at_port(&place, own.port()));
             }
+            add(place);
+        }
+        let named = self.reserved.named.iter().map(String::as_str);
+        for listener in view.addresses_of(view.own()).chain(named) {
+            add(place_of(listener, self.port));
         }
         let ports = addresses.iter().map(SocketAddr::port).chain(everywhere.iter().copied());
         let mut ports: Vec<u16> = ports.chain(names.iter().map(|(_, port)| *port)).collect();
@@ -79,6 +92,11 @@ impl ClusterListeners {
     /// Takes the addresses to which names of members were resolved.
     pub fn set_resolved(&mut self, resolved: NamedAddresses) {
         self.resolved = resolved;
+    }
+
+    /// Takes the addresses to which names of members' admin APIs were resolved.
+    pub fn set_resolved_admins(&mut self, resolved: NamedAddresses) {
+        self.resolved_admins = resolved;
     }
 
     /// Returns whether a node of the deployment listens at an address.
@@ -113,11 +131,20 @@ impl ClusterListeners {
             let is_found = |(known, found): &(String, Vec<IpAddr>)| {
                 known == name && found.iter().any(|found| found.to_canonical() == ip)
             };
-            *at == port && self.resolved.iter().any(is_found)
+            let mut resolved = self.resolved.iter().chain(self.resolved_admins.iter());
+            *at == port && resolved.any(is_found)
         };
         self.addresses.contains(&address)
             || (self.everywhere.contains(&port) && (ip.is_loopback() || is_of_this_machine(ip)))
             || self.names.iter().any(leads_there)
+    }
+}
+
+/// Another port of the same host.
+fn at_port(place: &PeerAddress, port: u16) -> PeerAddress {
+    match place {
+        PeerAddress::At(address) => PeerAddress::At(SocketAddr::new(address.ip(), port)),
+        PeerAddress::Named(name, _) => PeerAddress::Named(name.clone(), port),
     }
 }
 
@@ -182,6 +209,10 @@ mod tests {
             "[::1]:7911",
             "Node-3.example.:7253",
             "admin-3:7254",
+            // Where peers listen if they use the ports of this node.
+            "10.0.0.2:7911",
+            "node-3.example:7254",
+            "10.9.0.1:7253",
         ] {
             assert!(known.has_authority(authority), "{authority}");
         }
@@ -191,7 +222,9 @@ mod tests {
             "10.0.0.1:7254",
             "10.0.0.3:7253",
             "127.0.0.2:7254",
-            "node-3.example:7254",
+            "node-3.example:7443",
+            "10.0.0.2:7443",
+            "admin-3:7911",
             "other:7253",
             "localhost:7253",
         ] {
@@ -242,5 +275,19 @@ mod tests {
         assert!(known.has(at("10.0.0.3:7253")));
         assert!(known.has(at("[::ffff:10.0.0.3]:7253")));
         assert!(!known.has(at("10.0.0.3:9000")));
+    }
+
+    #[test]
+    fn names_lead_to_the_other_listeners_of_members_as_well() {
+        let mut known = listeners(&["10.0.0.1:7253", "127.0.0.1:7911"]);
+        let at = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        let found = |text: &str| vec![text.parse().expect("an address")];
+        known.set_resolved(Arc::new([("node-3.example".into(), found("10.0.0.3"))]));
+        assert!(known.has(at("10.0.0.3:7911")), "timestamps, at the port of this node");
+        assert!(!known.has(at("10.0.0.4:7254")));
+        known.set_resolved_admins(Arc::new([("admin-3".into(), found("10.0.0.4"))]));
+        assert!(known.has(at("10.0.0.4:7254")));
+        assert!(!known.has(at("10.0.0.4:7253")), "a host of admin APIs alone");
+        assert!(known.has(at("10.0.0.3:7253")), "one list leaves the other as it is");
     }
 }

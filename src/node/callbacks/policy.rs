@@ -262,7 +262,7 @@ pub fn texts_of(rules: &[Rule]) -> Vec<String> {
 }
 
 /// Where callbacks may go: the rules, and where the nodes of the deployment listen.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Destinations {
     /// Where nodes of the deployment listen.
     pub listeners: ClusterListeners,

@@ -9,6 +9,9 @@ use jiff::Timestamp;
 use crate::base::time::WallMs;
 use crate::ring::sync_directory;
 
+/// What the names of such directories begin with.
+pub(super) const DAMAGED: &str = "damaged-";
+
 /// A directory in the data directory for what is moved out of the way, `damaged-<time>`. It is made
 /// with the first file.
 pub struct Aside {
@@ -21,7 +24,7 @@ pub struct Aside {
 pub fn new_place(data: &Path, now: WallMs) -> PathBuf {
     let time = Timestamp::from_millisecond(i64::try_from(now.0).unwrap_or(i64::MAX));
     let time = time.unwrap_or(Timestamp::MAX).strftime("%Y%m%dT%H%M%SZ").to_string();
-    unused(data.join(format!("damaged-{time}")))
+    unused(data.join(format!("{DAMAGED}{time}")))
 }
 
 /// The path, with a number behind it if something stands there.

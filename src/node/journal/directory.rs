@@ -16,11 +16,14 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::aside::DAMAGED;
 use super::identity::{FORMAT, NoIdentity, identity_of, text_of};
+use super::modes::close_to_others;
 use crate::base::limits::SHARDS_MAX;
 use crate::journal::recovery::{OPENING_BYTES, opening};
 use crate::journal::{JournalId, SegmentNumber};
@@ -33,6 +36,8 @@ const NODE: &str = "node.toml";
 pub const INCOMPLETE: &str = "incomplete";
 const NODE_ASIDE: &str = "node.toml.tmp";
 const SEGMENT: &str = ".segment";
+/// What the names of files begin with that are made ahead.
+pub(super) const SPARE: &str = "spare-";
 /// Behind the name of a generation that is being made.
 const BEGUN: &str = ".tmp";
 /// Behind the name of a generation that is being removed.
@@ -234,6 +239,7 @@ impl DataDirectory {
         }
         let directory = Self { path: path.to_owned(), identity, _lock: Some(lock) };
         directory.clear_leftovers()?;
+        close_to_others(path, is_ours);
         Ok(directory)
     }
 
@@ -568,7 +574,8 @@ fn identity_in_segments(path: &Path) -> Option<Identity> {
 /// Writes `node.toml`, so that a loss of power leaves all of it or nothing.
 fn store(path: &Path, identity: &Identity) -> Result<(), DataDirectoryError> {
     let aside = path.join(NODE_ASIDE);
-    let written = File::create(&aside).and_then(|mut file| {
+    let open = File::options().write(true).create(true).truncate(true).mode(0o600).open(&aside);
+    let written = open.and_then(|mut file| {
         file.write_all(text_of(identity).as_bytes())?;
         file.sync_all()
     });
@@ -613,6 +620,17 @@ fn remove(path: &Path) -> Result<(), DataDirectoryError> {
 /// Makes the names in a directory survive a loss of power.
 fn sync(path: &Path) -> Result<(), DataDirectoryError> {
     sync_directory(path).map_err(unusable("sync", path))
+}
+
+/// Whether a node makes files, or directories, of this name somewhere in its data directory.
+fn is_ours(name: &str, is_directory: bool) -> bool {
+    match is_directory {
+        true => {
+            let is_shard = name.parse::<u16>().is_ok();
+            is_shard || name.starts_with(DAMAGED) || Generation::of_name(name).is_some()
+        }
+        false => name == NODE || name.ends_with(SEGMENT) || name.starts_with(SPARE),
+    }
 }
 
 /// The error of an operation, with a remedy that fits the kernel's reason.

@@ -176,3 +176,34 @@ fn a_directory_of_another_user_says_so() {
     let told = unusable("write", &path)(io::Error::from(ErrorKind::ReadOnlyFilesystem));
     assert!(told.to_string().contains("mounted read-only"));
 }
+
+#[test]
+fn files_that_others_may_read_are_closed_to_them_and_what_is_not_ours_stays() {
+    let folder = folder();
+    let path = folder.path().join("data");
+    let data = node(&path);
+    let generation = data.begin_generation(2).expect("begun");
+    let shard = data.shard(generation, 1).path;
+    drop(data);
+    let aside = path.join("damaged-20261120T190423Z/0001-2/0");
+    fs::create_dir_all(&aside).expect("made");
+    let segment = segment_name(SegmentNumber(1));
+    let ours = [path.join(NODE), shard.join(&segment)];
+    let ours = [&ours[..], &[shard.join("spare-3.tmp"), aside.join(&segment)]].concat();
+    let others = [path.join("notes"), shard.join("x.txt"), folder.path().join("1.segment")];
+    let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o7777;
+    assert_eq!(mode(&ours[0]), 0o600, "made so");
+    for path in ours.iter().chain(&others) {
+        File::options().append(true).create(true).open(path).expect("made");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o664)).expect("ours");
+    }
+    // A tool changes nothing.
+    drop(DataDirectory::open_existing(&path).expect("a tool"));
+    assert!(ours.iter().all(|path| mode(path) == 0o664));
+    drop(node(&path));
+    for path in &ours {
+        assert_eq!(mode(path), 0o600, "{}", path.display());
+    }
+    assert!(others.iter().all(|path| mode(path) == 0o664));
+    assert_eq!(mode(&shard) & 0o700, 0o700, "directories stay as they are");
+}

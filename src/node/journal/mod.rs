@@ -6,6 +6,7 @@ pub(crate) mod backup;
 pub mod directory;
 pub mod disk;
 mod identity;
+mod modes;
 pub mod pieces;
 pub mod reading;
 pub mod recovery;

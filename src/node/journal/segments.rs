@@ -18,7 +18,7 @@ use crate::journal::SegmentNumber;
 use crate::journal::writer::Sizes;
 use crate::node::journal::aside::Aside;
 use crate::node::journal::backup::{BackedUp, Backup, BackupError};
-use crate::node::journal::directory::{DataDirectory, Generation, ShardDirectory};
+use crate::node::journal::directory::{DataDirectory, Generation, SPARE, ShardDirectory};
 use crate::ring::{DurableFile, Waker, create_zeroed, now, sync_directory};
 
 /// Most empty files of a shard that are kept to be used again. With the two segments that are made
@@ -374,7 +374,7 @@ impl Shard {
     fn spare_path(&mut self) -> PathBuf {
         loop {
             self.files += 1;
-            let path = self.directory.path.join(format!("spare-{}.tmp", self.files));
+            let path = self.directory.path.join(format!("{SPARE}{}.tmp", self.files));
             // Something that could not be removed may have the name.
             if fs::symlink_metadata(&path).is_err() {
                 return path;
