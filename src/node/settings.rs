@@ -161,8 +161,11 @@ impl NodeSettings {
 /// How the same cores serve timestamps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimestampSettings {
-    /// Where Thrift clients connect (default 127.0.0.1:7911).
-    pub listen: SocketAddr,
+    /// Where Thrift clients connect (default 127.0.0.1:7911). `None`: not without TLS.
+    pub listen: Option<SocketAddr>,
+    /// Where Thrift clients connect that speak TLS, with what [`NodeSettings::tls`] shows. `None`:
+    /// they do not.
+    pub listen_tls: Option<SocketAddr>,
     /// Whether replies have the versioned form of Thrift's binary protocol, which strict and
     /// lenient clients read. Otherwise they have the old form of the original server.
     pub strict_replies: bool,
@@ -175,7 +178,8 @@ pub struct TimestampSettings {
 impl Default for TimestampSettings {
     fn default() -> Self {
         Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 7911)),
+            listen: Some(SocketAddr::from(([127, 0, 0, 1], 7911))),
+            listen_tls: None,
             strict_replies: true,
             connections_per_core_max: 10_000,
             idle_timeout_ms: 600_000,

@@ -81,6 +81,22 @@ impl Node {
         let file = config_file(config);
         let mut command = command(&file, config);
         command.envs(variables.iter().map(|(name, value)| (name, value)));
+        let node = Node::run(command, file);
+        assert!(node.plain.port() != 0 && node.secure.port() != 0, "{}", node.logged());
+        node
+    }
+
+    /// Starts a process of two shards that serves timestamps and no timers.
+    pub fn start_timestamps(config: &str) -> Node {
+        let file = config_file(config);
+        let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
+        command.env_clear().args(["timestamp", "serve", "--admin", "127.0.0.1:0", "--no-pin"]);
+        command.args(["--shards", "2", "--log-format", "json", "--config"]).arg(file.path());
+        Node::run(command, file)
+    }
+
+    /// Starts a process. Where it does not listen, the address has port 0.
+    fn run(mut command: Command, file: NamedTempFile) -> Node {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut process = command.spawn_tied().expect("the binary runs");
         let mut errors = BufReader::new(process.stderr.take().expect("piped"));
@@ -102,7 +118,8 @@ impl Node {
                 writeln!(log.lock().expect("no writer panics"), "{line}").expect("memory");
             }
         });
-        let address = |found: Option<SocketAddr>| found.expect("told first");
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let address = |found: Option<SocketAddr>| found.unwrap_or(nowhere);
         let (plain, secure, admin) = (address(plain), address(secure), address(admin));
         Node { process, plain, secure, admin, logged, config: file }
     }

@@ -11,5 +11,6 @@ mod harness;
 mod reload;
 mod requests;
 mod start;
+mod timestamps;
 mod tools;
 mod wrong;

@@ -167,11 +167,19 @@ pub(super) fn open_listeners(config: &Config) -> Vec<OpenListener> {
         let (remedy, is_meant) = ("have a proxy ask who it is", config.insecure_open);
         open.push(OpenListener { risk, remedy, is_meant });
     }
-    if timestamp.enabled && is_open(timestamp.served.listen) {
-        let key = config.describe("timestamp", "listen");
-        let risk = format!("{key}: whoever gets there gets timestamps, as Thrift asks nobody");
-        let (remedy, is_meant) = ("keep others away by a firewall", config.insecure_open);
-        open.push(OpenListener { risk, remedy, is_meant });
+    let over_tls = timestamp.served.listen_tls.filter(|_| !asks_for_certificates);
+    let clients = [
+        ("listen", timestamp.served.listen, "as Thrift asks nobody"),
+        ("listen_tls", over_tls, "as [tls] client_auth asks nobody for a certificate"),
+    ];
+    for (name, listen, why) in clients.into_iter().filter(|_| timestamp.enabled) {
+        if listen.is_some_and(is_open) {
+            let key = config.describe("timestamp", name);
+            let risk = format!("{key}: whoever gets there gets timestamps, {why}");
+            let remedy = "ask for certificates (listen_tls with [tls] client_auth = \"required\", \
+                          and listen = \"off\"), keep others away by a firewall";
+            open.push(OpenListener { risk, remedy, is_meant: config.insecure_open });
+        }
     }
     open
 }
@@ -274,6 +282,11 @@ mod tests {
         let with_tls = "cluster.tls = \"required\"\ncluster.tls_cert = \"c\"\n\
                         cluster.tls_key = \"k\"\ncluster.tls_ca = \"a\"\n";
         assert!(parse_config(&format!("{with_tls}{strangers}"), "c.toml").is_ok());
+        let required = "[tls]\ncert = 'c'\nkey = 'k'\nclient_ca = 'a'\nclient_auth = 'required'\n\
+                        [timestamp]\nenabled = true\nlisten_tls = '10.0.0.1:7912'";
+        assert!(parse_config(required, "c.toml").is_ok());
+        let optional = conflict(&required.replace("'required'", "'optional'"));
+        assert!(optional.contains("client_auth asks nobody"), "{optional}");
         for text in [
             "auth.tokens_file = \"t\"\n[node]\nlisten = \"10.0.0.1:7253\"",
             "[node]\nlisten = \"127.9.9.9:7253\"",

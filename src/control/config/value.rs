@@ -39,6 +39,8 @@ pub(crate) enum ValueKind {
     Address,
     /// An IP address and a port; empty for none.
     AddressOrNone,
+    /// An IP address and a port; `off` for none.
+    AddressOrOff,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// Free text of at most `bytes_max` bytes without control characters.
@@ -70,7 +72,7 @@ pub(crate) enum Value {
     /// A value of [`ValueKind::Address`].
     Address(SocketAddr),
     /// A value of [`ValueKind::Choice`], [`ValueKind::Text`], [`ValueKind::Name`],
-    /// [`ValueKind::Site`] or [`ValueKind::AddressOrNone`].
+    /// [`ValueKind::Site`], [`ValueKind::AddressOrNone`] or [`ValueKind::AddressOrOff`].
     Text(String),
     /// A value of [`ValueKind::Cores`]. `None` is every core that the process may run on.
     Cores(Option<Vec<usize>>),
@@ -103,6 +105,7 @@ impl ValueKind {
             (
                 ValueKind::Address
                 | ValueKind::AddressOrNone
+                | ValueKind::AddressOrOff
                 | ValueKind::Choice(_)
                 | ValueKind::Text { .. }
                 | ValueKind::Cores
@@ -149,6 +152,10 @@ impl ValueKind {
             ValueKind::Address => text.parse().ok().map(Value::Address),
             ValueKind::AddressOrNone => {
                 let is_fine = text.is_empty() || text.parse::<SocketAddr>().is_ok();
+                is_fine.then(|| Value::Text(text.into()))
+            }
+            ValueKind::AddressOrOff => {
+                let is_fine = text == "off" || text.parse::<SocketAddr>().is_ok();
                 is_fine.then(|| Value::Text(text.into()))
             }
             ValueKind::Choice(words) => words.contains(&text).then(|| Value::Text(text.into())),
@@ -204,6 +211,9 @@ impl ValueKind {
             }
             ValueKind::AddressOrNone => {
                 "an IP address and port such as \"0.0.0.0:7443\", or an empty text".into()
+            }
+            ValueKind::AddressOrOff => {
+                "an IP address and port such as \"0.0.0.0:7911\", or \"off\"".into()
             }
             ValueKind::Choice(words) => {
                 let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
@@ -263,7 +273,7 @@ impl Value {
     }
 
     /// Returns the text of a [`ValueKind::Text`], [`ValueKind::Choice`], [`ValueKind::Name`],
-    /// [`ValueKind::Site`] or [`ValueKind::AddressOrNone`] key. Panics on another kind.
+    /// [`ValueKind::Site`], [`ValueKind::AddressOrNone`] or [`ValueKind::AddressOrOff`] key. Panics on another kind.
     pub(crate) fn text(&self) -> &str {
         match self {
             Value::Text(text) => text,

@@ -26,9 +26,9 @@ use crate::node::buffer_pool::BufferPool;
 use crate::node::clients::access::{Access, authorize};
 use crate::node::clients::answers::{Persistence, write_continue};
 use crate::node::clients::request_line::RequestLine;
-use crate::node::clients::secured::{Kind, Secured};
 use crate::node::clients::service::{Api, Caller, Served, Service, too_long};
 use crate::node::deadlines::Deadline;
+use crate::node::handshakes::secured::{Kind, Secured};
 use crate::tls::session::may_be_tls;
 
 /// Requests under way on one connection above which no further request is taken from it.

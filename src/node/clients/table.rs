@@ -14,9 +14,10 @@ use crate::node::buffer_pool::BufferPool;
 use crate::node::clients::answer_room::SHORT_BYTES_MAX;
 use crate::node::clients::answers::{write_no_timestamps, write_timestamps};
 use crate::node::clients::connection::{Appetite, ClientConnection, Home};
-use crate::node::clients::handshakes::Handshakes;
 use crate::node::clients::service::{Admitted, Api, Service};
 use crate::node::deadlines::Deadlines;
+use crate::node::handshakes::queue::Handshakes;
+use crate::node::handshakes::secured::Kind;
 use crate::node::io::Io;
 use crate::node::owner::Owner;
 use crate::node::peers::sockets::PeerSockets;
@@ -56,7 +57,7 @@ pub struct Clients {
     /// How many connections were closed because their clients took no answers while the answers of
     /// other clients had no room.
     pub stuck_closed: u64,
-    /// TLS.
+    /// TLS, for the clients of timestamps as well.
     pub handshakes: Handshakes,
     own: ShardIndex,
     pub(super) limits: Limits,
@@ -147,7 +148,7 @@ impl Clients {
             connection.may_be_node = !is_tls && self.handshakes.nodes.is_some();
         }
         if is_tls && let Some(connection) = self.connections.get_mut(key) {
-            let secured = self.handshakes.begin(now.mono);
+            let secured = self.handshakes.begin(now.mono, Kind::Client);
             self.deadlines.set(place, &mut connection.deadline, secured.until);
             connection.secured = Some(Box::new(secured));
         }
@@ -235,7 +236,6 @@ impl Clients {
     /// Feeds the connections that had more than their share in the last turn, or whose answers have
     /// left since. Connections that this turn has no room for come first in the next turn.
     pub fn resume(&mut self, io: &mut Io<'_>, core: &mut Core) {
-        self.shake_hands(io, core);
         self.service.room.begin_portion();
         let mut deferred = Vec::new();
         for place in std::mem::take(&mut self.resume) {
