@@ -327,7 +327,13 @@ fn others(config: &Config, own: Option<SocketAddr>) -> Vec<String> {
 fn announce(config: &Config, view: &NodeView, admin_address: Option<SocketAddr>) {
     let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
     match config.node.serves_timers {
-        true => info!(version, pid, "clients connect to http://{}", view.address),
+        true if config.node.plain_clients => {
+            info!(version, pid, "clients connect to http://{}", view.address);
+        }
+        true if view.is_open => {
+            info!(version, pid, "nodes alone connect to {}, over TLS", view.address);
+        }
+        true => info!(version, pid, "nobody connects without TLS"),
         false => info!(version, pid, "timestamps alone: no timers are served"),
     }
     if let Some(address) = view.tls_address {

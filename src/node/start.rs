@@ -99,9 +99,12 @@ pub enum CoreError {
 
 /// A running node. Dropping the handle without [`NodeHandle::stop`] leaves the threads running.
 pub struct NodeHandle {
-    /// The address on which all cores listen, with the port that was taken when 0 was asked for. If
-    /// no timers are served, no core listens there.
+    /// The address on which all cores listen, with the port that was taken when 0 was asked for. See
+    /// [`NodeHandle::is_open`].
     pub address: SocketAddr,
+    /// Whether any core listens at `address`. None does where no timers are served, and where
+    /// clients are served over TLS alone and nodes do not speak TLS.
+    pub is_open: bool,
     /// The address on which all cores listen for clients that speak TLS, if there is one.
     pub tls_address: Option<SocketAddr>,
     /// The address on which all cores listen for timestamps, if there is one.
@@ -305,6 +308,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let memory = ahead.start(stop.clone()).map_err(not_started("the taker of memory"))?;
     Ok(NodeHandle {
         address: addresses.timers,
+        is_open: settings.opens_listen(),
         tls_address: addresses.tls,
         timestamp_address: addresses.timestamps,
         timestamp_tls_address: addresses.timestamps_tls,
@@ -439,7 +443,7 @@ fn listen_all(
     let mut all: Vec<_> = (0..count).map(|_| Listeners::default()).collect();
     let mut addresses =
         Addresses { timers: settings.listen, tls: None, timestamps: None, timestamps_tls: None };
-    if settings.serves_timers {
+    if settings.opens_listen() {
         let setting = "--listen or [node] listen";
         let (bound, listeners) = listen(settings.listen, setting, count)?;
         addresses.timers = bound;
@@ -609,6 +613,7 @@ impl Seat {
         let mut clients = Clients::new(service, own, &settings.limits, began.mono);
         clients.handshakes = Handshakes::new(settings.tls.as_ref());
         clients.set_peer_tls(settings.peer_tls.as_ref());
+        clients.takes_plain = settings.plain_clients;
         let timestamp = settings.timestamp.clone().unwrap_or_default();
         let issuer = Issuer::new(self.oracle.unwrap_or_default());
         let mut reserved = settings.reserved.clone();

@@ -51,13 +51,17 @@ impl Drop for Node {
 /// The command that starts a node with this file. Deadlines are longer than tests wait, where the
 /// file does not give its own.
 pub fn command(file: &NamedTempFile, config: &str) -> Command {
+    command_at(file, config, SocketAddr::from(([127, 0, 0, 1], 0)))
+}
+
+fn command_at(file: &NamedTempFile, config: &str, listen: SocketAddr) -> Command {
     let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
     command.env_clear().env("CHRONOS_LIMITS_IDLE_TIMEOUT_MS", "600000");
     if !config.contains("handshake_timeout_ms") {
         command.env("CHRONOS_TLS_HANDSHAKE_TIMEOUT_MS", "600000");
     }
     command
-        .args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--no-pin"])
+        .args(["--listen", &listen.to_string(), "--admin", "127.0.0.1:0", "--no-pin"])
         .args(["--shards", "2", "--log-format", "json", "--config"])
         .arg(file.path());
     command
@@ -84,6 +88,13 @@ impl Node {
         let node = Node::run(command, file);
         assert!(node.plain.port() != 0 && node.secure.port() != 0, "{}", node.logged());
         node
+    }
+
+    /// Starts a node with this address, which may be open to nobody or to nodes alone.
+    pub fn start_at(config: &str, listen: SocketAddr) -> Node {
+        let file = config_file(config);
+        let command = command_at(&file, config, listen);
+        Node::run(command, file)
     }
 
     /// Starts a process of two shards that serves timestamps and no timers.

@@ -7,6 +7,7 @@ mod callback_server;
 mod callbacks;
 mod certs;
 mod clients;
+mod closed;
 mod harness;
 mod reload;
 mod requests;

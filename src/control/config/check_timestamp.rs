@@ -41,7 +41,7 @@ fn check_listeners(config: &Config, conflicts: &mut Vec<String>) {
 fn check_ports(config: &Config, conflicts: &mut Vec<String>) {
     let Some(own) = config.timestamp.served.listen else { return };
     let others = [
-        ("node", config.node.listen, config.node.serves_timers),
+        ("node", config.node.listen, config.opens_listen()),
         ("admin", config.admin.listen, config.admin.enabled),
     ];
     for (section, other, is_open) in others {

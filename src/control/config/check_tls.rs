@@ -63,7 +63,7 @@ fn check_port(
 ) {
     let timestamps = config.timestamp.served.listen.filter(|_| config.timestamp.enabled);
     let others = [
-        ("node", "listen", Some(config.node.listen).filter(|_| config.node.serves_timers)),
+        ("node", "listen", Some(config.node.listen).filter(|_| config.opens_listen())),
         ("admin", "listen", Some(config.admin.listen).filter(|_| config.admin.enabled)),
         ("timestamp", "listen", timestamps),
         ("timestamp", "listen_tls", other),

@@ -179,16 +179,8 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 102] = [
-    Key {
-        section: "node",
-        name: "listen",
-        kind: ValueKind::Address,
-        flag: Some("--listen"),
-        help: "Where clients connect. Port 0 takes a free port and logs it.",
-        get: |config| Value::Address(config.node.listen),
-        set: |config, value| config.node.listen = value.address(),
-    },
+pub static KEYS: [Key; 103] = [
+    listeners::CLIENTS,
     Key {
         section: "node",
         name: "listen_tls",
@@ -202,6 +194,7 @@ pub static KEYS: [Key; 102] = [
         },
         set: |config, value| config.tls.listen = value.text().parse().ok(),
     },
+    listeners::PLAIN_CLIENTS,
     Key {
         section: "node",
         name: "cores",

@@ -37,6 +37,8 @@ pub(crate) enum ValueKind {
     Boolean,
     /// An IP address and a port.
     Address,
+    /// An IP address and a port by which other nodes know this one as well.
+    OwnAddress,
     /// An IP address and a port; empty for none.
     AddressOrNone,
     /// An IP address and a port; `off` for none.
@@ -69,7 +71,7 @@ pub(crate) enum Value {
     Integer(u64),
     /// A value of [`ValueKind::Boolean`].
     Boolean(bool),
-    /// A value of [`ValueKind::Address`].
+    /// A value of [`ValueKind::Address`] or [`ValueKind::OwnAddress`].
     Address(SocketAddr),
     /// A value of [`ValueKind::Choice`], [`ValueKind::Text`], [`ValueKind::Name`],
     /// [`ValueKind::Site`], [`ValueKind::AddressOrNone`] or [`ValueKind::AddressOrOff`].
@@ -104,6 +106,7 @@ impl ValueKind {
             (ValueKind::Boolean, DeValue::Boolean(boolean)) => Ok(Value::Boolean(*boolean)),
             (
                 ValueKind::Address
+                | ValueKind::OwnAddress
                 | ValueKind::AddressOrNone
                 | ValueKind::AddressOrOff
                 | ValueKind::Choice(_)
@@ -149,7 +152,7 @@ impl ValueKind {
                 number.map(Value::Integer)
             }
             ValueKind::Boolean => text.parse().ok().map(Value::Boolean),
-            ValueKind::Address => text.parse().ok().map(Value::Address),
+            ValueKind::Address | ValueKind::OwnAddress => text.parse().ok().map(Value::Address),
             ValueKind::AddressOrNone => {
                 let is_fine = text.is_empty() || text.parse::<SocketAddr>().is_ok();
                 is_fine.then(|| Value::Text(text.into()))
@@ -206,7 +209,7 @@ impl ValueKind {
                 format!("a whole number from {} to {}{unit}", group(min), group(max))
             }
             ValueKind::Boolean => "true or false".into(),
-            ValueKind::Address => {
+            ValueKind::Address | ValueKind::OwnAddress => {
                 "an IP address and port such as \"0.0.0.0:7253\" or \"[::1]:7253\"".into()
             }
             ValueKind::AddressOrNone => {
@@ -243,7 +246,14 @@ impl ValueKind {
     }
 
     fn mismatch(self, found: String) -> Mismatch {
-        Mismatch { expected: self.expected(), found }
+        let mut expected = self.expected();
+        if self == ValueKind::OwnAddress && found == "\"off\"" {
+            expected.push_str(
+                ", by which other nodes know this one (for no clients there: plain_clients = \
+                 false)",
+            );
+        }
+        Mismatch { expected, found }
     }
 }
 
@@ -264,7 +274,7 @@ impl Value {
         }
     }
 
-    /// Returns the address of a [`ValueKind::Address`] key. Panics on another kind.
+    /// Returns the address of a [`ValueKind::Address`] or [`ValueKind::OwnAddress`] key. Panics on another kind.
     pub(crate) fn address(&self) -> SocketAddr {
         match self {
             Value::Address(address) => *address,

@@ -22,7 +22,6 @@ use crate::node::io::Io;
 use crate::node::owner::Owner;
 use crate::node::peers::sockets::PeerSockets;
 use crate::node::timestamps::issuer::{Denial, Issued, Issuer};
-use crate::tls::session::may_be_tls;
 
 /// The place in the owner of a connection that is just accepted: by which listener.
 pub const PLAIN_LISTENER: u32 = 0;
@@ -59,6 +58,8 @@ pub struct Clients {
     pub stuck_closed: u64,
     /// TLS, for the clients of timestamps as well.
     pub handshakes: Handshakes,
+    /// Whether clients are served in the clear.
+    pub takes_plain: bool,
     own: ShardIndex,
     pub(super) limits: Limits,
     pub(super) connections: Slots<ClientConnection>,
@@ -86,6 +87,7 @@ impl Clients {
             answered: 0,
             stuck_closed: 0,
             handshakes: Handshakes::default(),
+            takes_plain: true,
             own,
             limits: limits.clone(),
             connections: Slots::new(),
@@ -145,7 +147,8 @@ impl Clients {
         ring.set_owner(socket, Owner::Client(place).to_bits());
         ring.receive(socket);
         if let Some(connection) = self.connections.get_mut(key) {
-            connection.may_be_node = !is_tls && self.handshakes.nodes.is_some();
+            let is_judged = self.handshakes.nodes.is_some() || !self.takes_plain;
+            connection.is_judged_first = !is_tls && is_judged;
         }
         if is_tls && let Some(connection) = self.connections.get_mut(key) {
             let secured = self.handshakes.begin(now.mono, Kind::Client);
@@ -178,8 +181,8 @@ impl Clients {
             }
             return;
         }
-        if std::mem::take(&mut connection.may_be_node) && may_be_tls(io.ring.bytes_mut(received)) {
-            self.begin_node(io, core, place);
+        if std::mem::take(&mut connection.is_judged_first) {
+            self.judge_first(io, core, place, received);
         }
         let Some(connection) = self.connections.at_mut(place) else { return };
         if connection.secured.is_some() {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::core::Core;
+use crate::core::peers::hello::HelloRefusal;
 use crate::ring::Received;
 
 use crate::node::clients::service::Api;
@@ -11,10 +12,15 @@ use crate::node::handshakes::queue::Waiting;
 use crate::node::handshakes::secured::Progress;
 use crate::node::io::Io;
 use crate::node::settings::PeerTls;
+use crate::tls::session::may_be_tls;
 
 /// The answer to plain HTTP where TLS is spoken.
 const PLAIN: &str = "this port speaks TLS and found no TLS; ask for https:// here, or use the port \
                      of [node] listen";
+
+/// The answer to whatever comes in the clear where only nodes connect, over TLS.
+const CLOSED: &str = "nothing is taken here in the clear ([node] plain_clients = false); ask for \
+                      https:// at the port of [node] listen_tls";
 
 impl Clients {
     /// Takes how nodes talk over TLS with each other.
@@ -23,9 +29,33 @@ impl Clients {
         self.service.requires_tls = tls.is_some_and(|tls| tls.is_required);
     }
 
+    /// Looks at the first bytes of a connection to the plain listener: a node may speak TLS there,
+    /// and where clients do so at another port nobody may speak in the clear.
+    #[cold]
+    pub(super) fn judge_first(
+        &mut self,
+        io: &mut Io<'_>,
+        core: &mut Core,
+        place: u32,
+        received: &Received,
+    ) {
+        if may_be_tls(io.ring.bytes_mut(received)) && self.handshakes.nodes.is_some() {
+            return self.begin_node(io, core, place);
+        }
+        let Some(connection) = self.connections.at_mut(place) else { return };
+        if !self.takes_plain {
+            let far_end = io.ring.far_ends().of(connection.socket);
+            if self.service.is_peer(core, far_end) {
+                core.inbound_refused(HelloRefusal::Plain);
+            }
+            connection.fail(&mut self.service, 403, CLOSED);
+            self.mark_dirty(place);
+        }
+    }
+
     /// Begins TLS on a plain connection whose first bytes are those of a node's handshake. Who is
     /// at an address of no node is told so, in the clear, and costs no handshake.
-    pub(super) fn begin_node(&mut self, io: &mut Io<'_>, core: &mut Core, place: u32) {
+    fn begin_node(&mut self, io: &mut Io<'_>, core: &mut Core, place: u32) {
         let Some(connection) = self.connections.at_mut(place) else { return };
         let socket = connection.socket;
         let far_ends = io.ring.far_ends();
