@@ -307,10 +307,11 @@ async fn look_at_files(reloader: Arc<Mutex<Reloader>>, tell: impl Fn(&mut Reload
 /// Returns the listeners of the deployment that no callback may reach, beside the listeners for
 /// clients.
 fn reserved(config: &Config, admin: Option<&TcpListener>) -> Reserved {
-    let timestamps = config.timestamp.enabled.then_some(config.timestamp.served.listen);
+    let served = Some(&config.timestamp.served).filter(|_| config.timestamp.enabled);
+    let timestamps = served.into_iter().flat_map(|served| [served.listen, served.listen_tls]);
     let admin = admin.and_then(|listener| listener.local_addr().ok());
     Reserved {
-        own: admin.into_iter().chain(timestamps).collect(),
+        own: admin.into_iter().chain(timestamps.flatten()).collect(),
         named: config.admin.cluster.clone(),
     }
 }
@@ -326,7 +327,13 @@ fn others(config: &Config, own: Option<SocketAddr>) -> Vec<String> {
 fn announce(config: &Config, view: &NodeView, admin_address: Option<SocketAddr>) {
     let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
     match config.node.serves_timers {
-        true => info!(version, pid, "clients connect to http://{}", view.address),
+        true if config.node.plain_clients => {
+            info!(version, pid, "clients connect to http://{}", view.address);
+        }
+        true if view.is_open => {
+            info!(version, pid, "nodes alone connect to {}, over TLS", view.address);
+        }
+        true => info!(version, pid, "nobody connects without TLS"),
         false => info!(version, pid, "timestamps alone: no timers are served"),
     }
     if let Some(address) = view.tls_address {
@@ -349,15 +356,19 @@ fn announce(config: &Config, view: &NodeView, admin_address: Option<SocketAddr>)
     if !is_alone(config) {
         reload::announce(config);
     }
-    announce_timestamps(config);
+    announce_timestamps(config, view);
     if config.admin.enabled && !config.admin.listen.ip().is_loopback() {
         warn!("the admin API has no authentication and listens beyond loopback: keep others out");
     }
 }
 
-fn announce_timestamps(config: &Config) {
+fn announce_timestamps(config: &Config, view: &NodeView) {
     let timestamps = &config.timestamp;
-    let listen = timestamps.served.listen;
+    let listen = view.timestamp_address.map(|address| address.to_string());
+    let listen = listen.unwrap_or_else(|| "no plain port".into());
+    if let Some(address) = view.timestamp_tls_address {
+        info!("over TLS Thrift clients connect to {address}");
+    }
     match timestamps.coordination {
         _ if !timestamps.enabled => {}
         Coordination::File => {

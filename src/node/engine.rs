@@ -16,6 +16,7 @@ use crate::node::callbacks::lanes::Lanes;
 use crate::node::callbacks::policy::{Destinations, Rules};
 use crate::node::clients::table::Clients;
 use crate::node::commands::{Command, Commands};
+use crate::node::handshakes::secured::Kind;
 use crate::node::io::Io;
 use crate::node::journal::disk::Disk;
 use crate::node::meters::CoreMeters;
@@ -78,6 +79,7 @@ impl Driver for Engine {
         let mut io = Io { now, ring: &mut self.ring };
         self.clients.hand_over(&mut io, &mut self.core, &mut self.peers);
         self.obey(now);
+        self.shake_hands(now);
         let mut io = Io { now, ring: &mut self.ring };
         self.clients.resume(&mut io, &mut self.core);
         let is_late = self.clients.handshakes.last > now.mono;
@@ -110,7 +112,7 @@ impl Driver for Engine {
         let mut io = Io { now, ring: &mut self.ring };
         self.callbacks.expire(&mut io);
         self.clients.expire(&mut io);
-        self.timestamps.expire(&mut io);
+        self.timestamps.expire(&mut io, &mut self.clients.handshakes);
     }
 
     fn act(&mut self, now: Now, action: PeerAction) {
@@ -151,6 +153,22 @@ impl Engine {
         }
     }
 
+    /// Goes on with the handshakes that wait, as long as the turn has time for them.
+    fn shake_hands(&mut self, now: Now) {
+        let (clients, timestamps) = (&mut self.clients, &mut self.timestamps);
+        let Some(until) = clients.handshakes.begin_turn() else { return };
+        let mut io = Io { now, ring: &mut self.ring };
+        while let Some(next) = clients.handshakes.next() {
+            let was_there = match next.kind {
+                Kind::Timestamps => timestamps.shake_hands(&mut io, &mut clients.handshakes, next),
+                _ => clients.shake_hands(&mut io, &mut self.core, next),
+            };
+            if was_there && !clients.handshakes.end_step(until) {
+                break;
+            }
+        }
+    }
+
     /// Serves the requests for timestamps that came over HTTP. Then lets all timestamps of this
     /// turn leave, if the clock, read again, still allows it.
     fn issue(&mut self, turn_began: Now) {
@@ -159,7 +177,7 @@ impl Engine {
         timestamps.issuer.serve_asked(turn_began.mono);
         let may_leave = !timestamps.issuer.has_made() || timestamps.issuer.may_leave(now().mono);
         clients.deliver_timestamps(&mut timestamps.issuer, may_leave);
-        timestamps.flush(&mut self.ring, may_leave);
+        timestamps.flush(&mut Io { now: turn_began, ring: &mut self.ring }, may_leave);
     }
 
     /// Takes the completions of a core that waits, if they tell nothing but that what it sent has
@@ -202,7 +220,10 @@ impl Engine {
                 self.peers.on_dialled(&mut io, core, PeerIndex(peer as u8), completion);
             }
             Owner::Inbound(place) => self.peers.on_inbound(&mut io, core, place, completion),
-            Owner::Timestamp(place) => self.timestamps.on(&mut io, place, completion),
+            Owner::Timestamp(place) => {
+                let handshakes = &mut self.clients.handshakes;
+                self.timestamps.on(&mut io, handshakes, place, completion);
+            }
         }
     }
 

@@ -9,6 +9,7 @@ mod core_loop;
 pub(crate) mod deadlines;
 mod engine;
 mod files;
+pub(crate) mod handshakes;
 pub(crate) mod io;
 pub mod journal;
 mod memory_ahead;

@@ -22,6 +22,9 @@ use crate::tls::nodes::Nodes;
 pub struct NodeSettings {
     /// Where clients connect (default 127.0.0.1:7253).
     pub listen: SocketAddr,
+    /// Whether clients are served in the clear at `listen`. Otherwise `listen` is for nodes over TLS,
+    /// and is not opened where nodes speak none.
+    pub plain_clients: bool,
     /// How clients connect over TLS. `None`: they do not.
     pub tls: Option<TlsSettings>,
     /// CPU cores to pin threads to, one shard each. `None`: every core on which this process may
@@ -74,7 +77,7 @@ pub struct NodeSettings {
     pub reserved: Reserved,
     /// How timestamps are served. `None`: they are not.
     pub timestamp: Option<TimestampSettings>,
-    /// Whether timers are served. Otherwise `listen` is not opened.
+    /// Whether timers are served. Otherwise neither `listen` nor the port for TLS is opened.
     pub serves_timers: bool,
     /// How timers survive the restart of all nodes.
     pub journal: JournalSettings,
@@ -152,6 +155,11 @@ impl Default for JournalSettings {
 }
 
 impl NodeSettings {
+    /// Whether anybody connects at `listen`: clients, or nodes over TLS.
+    pub fn opens_listen(&self) -> bool {
+        self.serves_timers && (self.plain_clients || self.peer_tls.is_some())
+    }
+
     /// Most bytes of memory that are taken ahead of the growth of timers.
     pub fn ahead_bytes(&self) -> u64 {
         if self.prefault_bytes == 0 { self.memory_ahead_bytes } else { 0 }
@@ -161,8 +169,11 @@ impl NodeSettings {
 /// How the same cores serve timestamps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimestampSettings {
-    /// Where Thrift clients connect (default 127.0.0.1:7911).
-    pub listen: SocketAddr,
+    /// Where Thrift clients connect (default 127.0.0.1:7911). `None`: not without TLS.
+    pub listen: Option<SocketAddr>,
+    /// Where Thrift clients connect that speak TLS, with what [`NodeSettings::tls`] shows. `None`:
+    /// they do not.
+    pub listen_tls: Option<SocketAddr>,
     /// Whether replies have the versioned form of Thrift's binary protocol, which strict and
     /// lenient clients read. Otherwise they have the old form of the original server.
     pub strict_replies: bool,
@@ -175,7 +186,8 @@ pub struct TimestampSettings {
 impl Default for TimestampSettings {
     fn default() -> Self {
         Self {
-            listen: SocketAddr::from(([127, 0, 0, 1], 7911)),
+            listen: Some(SocketAddr::from(([127, 0, 0, 1], 7911))),
+            listen_tls: None,
             strict_replies: true,
             connections_per_core_max: 10_000,
             idle_timeout_ms: 600_000,
@@ -187,6 +199,7 @@ impl Default for NodeSettings {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 7253)),
+            plain_clients: true,
             tls: None,
             cores: None,
             shards: None,

@@ -30,12 +30,12 @@ use crate::core::peers::hello::{CompleteSince, Identity};
 use crate::node::callbacks::lanes::Lanes;
 use crate::node::callbacks::listeners::ClusterListeners;
 use crate::node::callbacks::policy::Destinations;
-use crate::node::clients::handshakes::Handshakes;
 use crate::node::clients::service::Service;
 use crate::node::clients::table::{Clients, PLAIN_LISTENER, TLS_LISTENER};
 use crate::node::commands::{Command, Commander, Commands};
 use crate::node::engine::Engine;
 use crate::node::files::FileShares;
+use crate::node::handshakes::queue::Handshakes;
 use crate::node::journal::disk::{Disk, PLACES};
 use crate::node::journal::recovery::{self, DAMAGE_REMEDY, JournalError, Opened, Plan};
 use crate::node::journal::segments::{self, Backups, Needed, Segments};
@@ -46,7 +46,7 @@ use crate::node::peers::sockets::PeerSockets;
 use crate::node::resolver::threads::Resolver;
 use crate::node::settings::NodeSettings;
 use crate::node::timestamps::issuer::Issuer;
-use crate::node::timestamps::server::TimestampServer;
+use crate::node::timestamps::server::{self, TimestampServer};
 
 /// Most connections per core that wait to be accepted.
 const BACKLOG: u32 = 4_096;
@@ -99,13 +99,19 @@ pub enum CoreError {
 
 /// A running node. Dropping the handle without [`NodeHandle::stop`] leaves the threads running.
 pub struct NodeHandle {
-    /// The address on which all cores listen, with the port that was taken when 0 was asked for. If
-    /// no timers are served, no core listens there.
+    /// The address on which all cores listen, with the port that was taken when 0 was asked for. See
+    /// [`NodeHandle::is_open`].
     pub address: SocketAddr,
+    /// Whether any core listens at `address`. None does where no timers are served, and where
+    /// clients are served over TLS alone and nodes do not speak TLS.
+    pub is_open: bool,
     /// The address on which all cores listen for clients that speak TLS, if there is one.
     pub tls_address: Option<SocketAddr>,
-    /// The address on which all cores listen for timestamps, if they serve any.
+    /// The address on which all cores listen for timestamps, if there is one.
     pub timestamp_address: Option<SocketAddr>,
+    /// The address on which all cores listen for clients of timestamps that speak TLS, if there is
+    /// one.
+    pub timestamp_tls_address: Option<SocketAddr>,
     /// The meters of the cores, in shard order.
     pub meters: Arc<[CoreMeters]>,
     /// The CPU cores that threads are pinned to, in shard order; empty when they are not pinned.
@@ -198,6 +204,7 @@ struct Listeners {
     timers: Option<Listener>,
     tls: Option<Listener>,
     timestamps: Option<Listener>,
+    timestamps_tls: Option<Listener>,
 }
 
 impl Listeners {
@@ -207,7 +214,8 @@ impl Listeners {
         let all = [
             of(self.timers, Owner::Client(PLAIN_LISTENER)),
             of(self.tls, Owner::Client(TLS_LISTENER)),
-            of(self.timestamps, Owner::Timestamp(0)),
+            of(self.timestamps, Owner::Timestamp(server::PLAIN_LISTENER)),
+            of(self.timestamps_tls, Owner::Timestamp(server::TLS_LISTENER)),
         ];
         for (listener, owner) in all.into_iter().flatten() {
             ring.listen_as(listener, owner.to_bits());
@@ -300,8 +308,10 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let memory = ahead.start(stop.clone()).map_err(not_started("the taker of memory"))?;
     Ok(NodeHandle {
         address: addresses.timers,
+        is_open: settings.opens_listen(),
         tls_address: addresses.tls,
         timestamp_address: addresses.timestamps,
+        timestamp_tls_address: addresses.timestamps_tls,
         meters,
         cores: placement.into_iter().flatten().collect(),
         kernel,
@@ -422,6 +432,7 @@ struct Addresses {
     timers: SocketAddr,
     tls: Option<SocketAddr>,
     timestamps: Option<SocketAddr>,
+    timestamps_tls: Option<SocketAddr>,
 }
 
 /// Opens all listeners. Returns the addresses, and the listeners of each core.
@@ -430,8 +441,9 @@ fn listen_all(
     count: usize,
 ) -> Result<(Addresses, Vec<Listeners>), StartError> {
     let mut all: Vec<_> = (0..count).map(|_| Listeners::default()).collect();
-    let mut addresses = Addresses { timers: settings.listen, tls: None, timestamps: None };
-    if settings.serves_timers {
+    let mut addresses =
+        Addresses { timers: settings.listen, tls: None, timestamps: None, timestamps_tls: None };
+    if settings.opens_listen() {
         let setting = "--listen or [node] listen";
         let (bound, listeners) = listen(settings.listen, setting, count)?;
         addresses.timers = bound;
@@ -443,10 +455,17 @@ fn listen_all(
         addresses.tls = Some(bound);
         all.iter_mut().zip(listeners).for_each(|(core, it)| core.tls = Some(it));
     }
-    if let Some(timestamp) = &settings.timestamp {
-        let (bound, listeners) = listen(timestamp.listen, "[timestamp] listen", count)?;
+    let timestamp = settings.timestamp.as_ref();
+    if let Some(address) = timestamp.and_then(|timestamp| timestamp.listen) {
+        let (bound, listeners) = listen(address, "[timestamp] listen", count)?;
         addresses.timestamps = Some(bound);
         all.iter_mut().zip(listeners).for_each(|(core, it)| core.timestamps = Some(it));
+    }
+    let timestamp = timestamp.filter(|_| settings.tls.is_some());
+    if let Some(address) = timestamp.and_then(|timestamp| timestamp.listen_tls) {
+        let (bound, listeners) = listen(address, "[timestamp] listen_tls", count)?;
+        addresses.timestamps_tls = Some(bound);
+        all.iter_mut().zip(listeners).for_each(|(core, it)| core.timestamps_tls = Some(it));
     }
     Ok((addresses, all))
 }
@@ -594,6 +613,7 @@ impl Seat {
         let mut clients = Clients::new(service, own, &settings.limits, began.mono);
         clients.handshakes = Handshakes::new(settings.tls.as_ref());
         clients.set_peer_tls(settings.peer_tls.as_ref());
+        clients.takes_plain = settings.plain_clients;
         let timestamp = settings.timestamp.clone().unwrap_or_default();
         let issuer = Issuer::new(self.oracle.unwrap_or_default());
         let mut reserved = settings.reserved.clone();

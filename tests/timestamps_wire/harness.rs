@@ -43,7 +43,7 @@ impl Node {
             shards: Some(2),
             pin: false,
             timestamp: Some(TimestampSettings {
-                listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+                listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
                 ..TimestampSettings::default()
             }),
             ..NodeSettings::default()

@@ -51,13 +51,17 @@ impl Drop for Node {
 /// The command that starts a node with this file. Deadlines are longer than tests wait, where the
 /// file does not give its own.
 pub fn command(file: &NamedTempFile, config: &str) -> Command {
+    command_at(file, config, SocketAddr::from(([127, 0, 0, 1], 0)))
+}
+
+fn command_at(file: &NamedTempFile, config: &str, listen: SocketAddr) -> Command {
     let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
     command.env_clear().env("CHRONOS_LIMITS_IDLE_TIMEOUT_MS", "600000");
     if !config.contains("handshake_timeout_ms") {
         command.env("CHRONOS_TLS_HANDSHAKE_TIMEOUT_MS", "600000");
     }
     if !config.contains("\nlisten = ") {
-        command.args(["--listen", "127.0.0.1:0"]);
+        command.args(["--listen", &listen.to_string()]);
     }
     command
         .args(["--admin", "127.0.0.1:0", "--no-pin"])
@@ -84,6 +88,29 @@ impl Node {
         let file = config_file(config);
         let mut command = command(&file, config);
         command.envs(variables.iter().map(|(name, value)| (name, value)));
+        let node = Node::run(command, file);
+        assert!(node.plain.port() != 0 && node.secure.port() != 0, "{}", node.logged());
+        node
+    }
+
+    /// Starts a node with this address, which may be open to nobody or to nodes alone.
+    pub fn start_at(config: &str, listen: SocketAddr) -> Node {
+        let file = config_file(config);
+        let command = command_at(&file, config, listen);
+        Node::run(command, file)
+    }
+
+    /// Starts a process of two shards that serves timestamps and no timers.
+    pub fn start_timestamps(config: &str) -> Node {
+        let file = config_file(config);
+        let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
+        command.env_clear().args(["timestamp", "serve", "--admin", "127.0.0.1:0", "--no-pin"]);
+        command.args(["--shards", "2", "--log-format", "json", "--config"]).arg(file.path());
+        Node::run(command, file)
+    }
+
+    /// Starts a process. Where it does not listen, the address has port 0.
+    fn run(mut command: Command, file: NamedTempFile) -> Node {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut process = command.spawn_tied().expect("the binary runs");
         let mut errors = BufReader::new(process.stderr.take().expect("piped"));
@@ -105,7 +132,8 @@ impl Node {
                 writeln!(log.lock().expect("no writer panics"), "{line}").expect("memory");
             }
         });
-        let address = |found: Option<SocketAddr>| found.expect("told first");
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let address = |found: Option<SocketAddr>| found.unwrap_or(nowhere);
         let (plain, secure, admin) = (address(plain), address(secure), address(admin));
         Node { process, plain, secure, admin, logged, config: file }
     }

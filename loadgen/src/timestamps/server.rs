@@ -24,7 +24,7 @@ pub fn serve_node(listen: SocketAddr, core: usize) -> Result<()> {
     let settings = NodeSettings {
         cores: Some(vec![core]),
         serves_timers: false,
-        timestamp: Some(TimestampSettings { listen, ..TimestampSettings::default() }),
+        timestamp: Some(TimestampSettings { listen: Some(listen), ..TimestampSettings::default() }),
         ..NodeSettings::default()
     };
     let node = chronos::node::start(&settings)?;

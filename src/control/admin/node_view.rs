@@ -50,8 +50,14 @@ impl NodeState {
 pub(crate) struct NodeView {
     /// Where clients connect.
     pub address: SocketAddr,
+    /// Whether anybody can connect there.
+    pub is_open: bool,
     /// The address for clients that speak TLS, if there is one.
     pub tls_address: Option<SocketAddr>,
+    /// The address for clients of timestamps, if there is one.
+    pub timestamp_address: Option<SocketAddr>,
+    /// The address for clients of timestamps that speak TLS, if there is one.
+    pub timestamp_tls_address: Option<SocketAddr>,
     /// The CPU cores that the shards are pinned to, in shard order. Empty when they are not pinned.
     pub cores: Vec<usize>,
     /// The kernel's release, as `uname -r` prints it.
@@ -78,7 +84,10 @@ impl NodeView {
     pub(crate) fn of(node: &NodeHandle) -> Self {
         Self {
             address: node.address,
+            is_open: node.is_open,
             tls_address: node.tls_address,
+            timestamp_address: node.timestamp_address,
+            timestamp_tls_address: node.timestamp_tls_address,
             cores: node.cores.clone(),
             kernel_release: node.kernel.release.clone(),
             kernel_features: node.kernel.features.clone(),
@@ -97,7 +106,10 @@ impl NodeView {
     pub(crate) fn with_meters(cores: Vec<usize>, shards: usize) -> Self {
         Self {
             address: SocketAddr::from(([127, 0, 0, 1], 7253)),
+            is_open: true,
             tls_address: None,
+            timestamp_address: None,
+            timestamp_tls_address: None,
             cores,
             kernel_release: "6.1.0".into(),
             kernel_features: vec!["buffer rings"],

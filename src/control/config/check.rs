@@ -103,7 +103,7 @@ fn check_addresses(config: &Config, conflicts: &mut Vec<String>) {
     let (clients, admin) = (config.node.listen, config.admin.listen);
     let overlap = clients.ip() == admin.ip()
         || (clients.ip().is_unspecified() || admin.ip().is_unspecified());
-    let are_open = config.admin.enabled && config.node.serves_timers;
+    let are_open = config.admin.enabled && config.opens_listen();
     if are_open && clients.port() != 0 && clients.port() == admin.port() && overlap {
         conflicts.push(format!(
             "{} and {} take the same port; give one of them another port, or switch the admin API \
@@ -145,7 +145,8 @@ pub(super) fn open_listeners(config: &Config) -> Vec<OpenListener> {
     let asks_for_certificates = tls.client_auth == ClientAuth::Required;
     let over_tls = tls.address(node.listen).filter(|_| !asks_for_certificates);
     let mut open = Vec::new();
-    let clients = [("listen", Some(node.listen)), ("listen_tls", over_tls)];
+    let clients =
+        [("listen", Some(node.listen).filter(|_| node.plain_clients)), ("listen_tls", over_tls)];
     for (name, listen) in clients.into_iter().filter(|_| node.serves_timers && !asks_for_tokens) {
         if listen.is_some_and(is_open) {
             let key = config.describe("node", name);
@@ -167,11 +168,19 @@ pub(super) fn open_listeners(config: &Config) -> Vec<OpenListener> {
         let (remedy, is_meant) = ("have a proxy ask who it is", config.insecure_open);
         open.push(OpenListener { risk, remedy, is_meant });
     }
-    if timestamp.enabled && is_open(timestamp.served.listen) {
-        let key = config.describe("timestamp", "listen");
-        let risk = format!("{key}: whoever gets there gets timestamps, as Thrift asks nobody");
-        let (remedy, is_meant) = ("keep others away by a firewall", config.insecure_open);
-        open.push(OpenListener { risk, remedy, is_meant });
+    let over_tls = timestamp.served.listen_tls.filter(|_| !asks_for_certificates);
+    let clients = [
+        ("listen", timestamp.served.listen, "as Thrift asks nobody"),
+        ("listen_tls", over_tls, "as [tls] client_auth asks nobody for a certificate"),
+    ];
+    for (name, listen, why) in clients.into_iter().filter(|_| timestamp.enabled) {
+        if listen.is_some_and(is_open) {
+            let key = config.describe("timestamp", name);
+            let risk = format!("{key}: whoever gets there gets timestamps, {why}");
+            let remedy = "ask for certificates (listen_tls with [tls] client_auth = \"required\", \
+                          and listen = \"off\"), keep others away by a firewall";
+            open.push(OpenListener { risk, remedy, is_meant: config.insecure_open });
+        }
     }
     open
 }
@@ -274,6 +283,11 @@ mod tests {
         let with_tls = "cluster.tls = \"required\"\ncluster.tls_cert = \"c\"\n\
                         cluster.tls_key = \"k\"\ncluster.tls_ca = \"a\"\n";
         assert!(parse_config(&format!("{with_tls}{strangers}"), "c.toml").is_ok());
+        let required = "[tls]\ncert = 'c'\nkey = 'k'\nclient_ca = 'a'\nclient_auth = 'required'\n\
+                        [timestamp]\nenabled = true\nlisten_tls = '10.0.0.1:7912'";
+        assert!(parse_config(required, "c.toml").is_ok());
+        let optional = conflict(&required.replace("'required'", "'optional'"));
+        assert!(optional.contains("client_auth asks nobody"), "{optional}");
         for text in [
             "auth.tokens_file = \"t\"\n[node]\nlisten = \"10.0.0.1:7253\"",
             "[node]\nlisten = \"127.9.9.9:7253\"",
@@ -296,6 +310,41 @@ mod tests {
         assert!(parse_config(&format!("{own}tls_ca = 'a'"), "c.toml").is_ok());
         assert!(conflict(own).contains("[cluster] tls_ca"));
         assert!(parse_config("[cluster]\ntls = 'off'", "c.toml").is_ok());
+    }
+
+    #[test]
+    fn a_node_without_plain_clients_needs_tls_for_all_who_connect() {
+        let off = "[node]\nplain_clients = false\n";
+        let bare = conflict(off);
+        assert!(bare.contains("[node] plain_clients = false (c.toml:2)"), "{bare}");
+        assert!(bare.contains("set [tls] cert and [tls] key"), "{bare}");
+        let tls = format!("{off}[tls]\ncert = 'c'\nkey = 'k'\n");
+        let config = parse_config(&tls, "c.toml").expect("fine");
+        assert!(!config.node.plain_clients && !config.opens_listen());
+        let nodes = "[cluster]\nlocalhost = 'a:1'\nnodes = ['a:1', 'b:1']\ntls_ca = 'a'\n";
+        let site = "[cluster]\nlocalhost = 'a:1'\ntls_ca = 'a'\n";
+        let sites = "\n[sites]\nremote = ['site2=b:1']";
+        for text in [nodes.to_owned(), format!("{site}{sites}")] {
+            let told = conflict(&format!("{tls}{text}"));
+            assert!(told.contains("[cluster] tls = \"off\" (default)"), "{told}");
+            assert!(told.contains("set it to \"required\""), "{told}");
+        }
+        for (text, sites) in [(nodes, ""), (site, sites)] {
+            let mixed = conflict(&format!("{tls}{text}tls = 'accept-both'\n{sites}"));
+            assert!(mixed.contains("set it to \"required\""), "{mixed}");
+            let all = format!("{tls}{text}tls = 'required'\n{sites}");
+            assert!(parse_config(&all, "c.toml").is_ok_and(|config| config.opens_listen()));
+        }
+        let far = "[tls]\ncert = 'c'\nkey = 'k'\nclient_ca = 'a'\nclient_auth = 'required'\n\
+                   [node]\nlisten = '10.0.0.1:7253'\n";
+        assert!(conflict(far).contains("[node] listen ="));
+        assert!(parse_config(&format!("{far}plain_clients = false"), "c.toml").is_ok());
+        // A port that nobody opens may be that of TLS.
+        let one = format!("{tls}[node.x]\n").replace("[node.x]\n", "");
+        let one = one.replace(off, &format!("{off}listen_tls = '127.0.0.1:7253'\n"));
+        assert!(parse_config(&one, "c.toml").is_ok());
+        let word = parse_config("[node]\nlisten = 'off'", "c.toml").expect_err("no address");
+        assert!(word.to_string().contains("plain_clients = false"), "{word}");
     }
 
     #[test]

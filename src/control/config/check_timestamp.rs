@@ -1,5 +1,6 @@
 //! Checks across the keys of `[timestamp]`, and with the addresses of the other sections.
 
+use super::error::Origin;
 use super::settings::Config;
 use super::timestamp::{Authentication, Coordination, split_address};
 
@@ -8,6 +9,7 @@ pub(crate) fn check(config: &Config, conflicts: &mut Vec<String>) {
     if !config.timestamp.enabled {
         return;
     }
+    check_listeners(config, conflicts);
     check_ports(config, conflicts);
     if config.timestamp.coordination == Coordination::ZooKeeper {
         check_addresses(config, conflicts);
@@ -18,10 +20,28 @@ pub(crate) fn check(config: &Config, conflicts: &mut Vec<String>) {
     }
 }
 
+fn check_listeners(config: &Config, conflicts: &mut Vec<String>) {
+    let served = &config.timestamp.served;
+    let is_set = *config.origin("timestamp", "listen_tls") != Origin::Default;
+    if served.listen.is_none() && served.listen_tls.is_none() {
+        conflicts.push(format!(
+            "{} and {}: no client could connect; set one of them",
+            config.describe("timestamp", "listen"),
+            config.describe("timestamp", "listen_tls")
+        ));
+    }
+    if is_set && served.listen_tls.is_some() && !config.has_tls() {
+        conflicts.push(format!(
+            "{} needs a certificate; set [tls] cert and [tls] key",
+            config.describe("timestamp", "listen_tls")
+        ));
+    }
+}
+
 fn check_ports(config: &Config, conflicts: &mut Vec<String>) {
-    let own = config.timestamp.served.listen;
+    let Some(own) = config.timestamp.served.listen else { return };
     let others = [
-        ("node", config.node.listen, config.node.serves_timers),
+        ("node", config.node.listen, config.opens_listen()),
         ("admin", config.admin.listen, config.admin.enabled),
     ];
     for (section, other, is_open) in others {
@@ -40,7 +60,11 @@ fn check_ports(config: &Config, conflicts: &mut Vec<String>) {
 fn check_addresses(config: &Config, conflicts: &mut Vec<String>) {
     let settings = &config.timestamp;
     if let Err(reason) = settings.host_port() {
-        let from = if settings.advertise.is_empty() { "listen" } else { "advertise" };
+        let from = match (settings.advertise.as_str(), settings.served.listen) {
+            ("", Some(_)) => "listen",
+            ("", None) => "listen_tls",
+            _ => "advertise",
+        };
         conflicts.push(format!(
             "{} cannot be told to clients: {reason}; set [timestamp] advertise to the host:port \
              under which they reach this server",
@@ -162,7 +186,7 @@ mod tests {
         let fine = format!("{ZOOKEEPER}listen = \"0.0.0.0:7911\"\nadvertise = \"ts1.lan:7911\"");
         let config = parse_config(&fine, "c.toml").expect("fine");
         assert_eq!(config.timestamp.host_port(), Ok("ts1.lan_7911".into()));
-        assert_eq!(config.node.timestamp.expect("served").listen.port(), 7911);
+        assert_eq!(config.node.timestamp.expect("served").listen.map(|at| at.port()), Some(7911));
         let six = format!("{ZOOKEEPER}listen = \"[::1]:7911\"");
         let config = parse_config(&six, "c.toml").expect("fine");
         assert_eq!(config.timestamp.host_port(), Ok("::1_7911".into()));
@@ -191,6 +215,35 @@ mod tests {
             let text = format!("{ZOOKEEPER}zookeeper_quorum = \"{line}\"");
             assert!(parse_config(&text, "c.toml").is_ok(), "{line}");
         }
+    }
+
+    #[test]
+    fn clients_over_tls_need_a_certificate_and_a_port_of_their_own() {
+        let on = "[timestamp]\nenabled = true\n";
+        let tls = "[tls]\ncert = 'c'\nkey = 'k'\n";
+        let both = format!("{tls}{on}listen_tls = '127.0.0.1:7912'\n");
+        let config = parse_config(&format!("{both}listen = 'off'"), "c.toml").expect("fine");
+        let served = config.node.timestamp.clone().expect("served");
+        assert_eq!((served.listen, served.listen_tls.map(|at| at.port())), (None, Some(7912)));
+        assert_eq!(config.timestamp.host_port(), Ok("127.0.0.1_7912".into()));
+        assert!(parse_config(&both, "c.toml").is_ok());
+        assert!(conflict(&format!("{on}listen = 'off'")).contains("no client could connect"));
+        let bare = conflict(&format!("{on}listen_tls = '127.0.0.1:7912'"));
+        assert!(bare.contains("[timestamp] listen_tls") && bare.contains("[tls] cert"), "{bare}");
+        for (port, told) in [
+            (7911, "[timestamp] listen = "),
+            (7253, "[node] listen = "),
+            (7254, "[admin] listen = "),
+            (7443, "clients over TLS connect to 127.0.0.1:7443"),
+        ] {
+            let same = conflict(&format!(
+                "{tls}{on}listen_tls = '0.0.0.0:{port}'\n\
+                                          [auth]\ninsecure_open = true"
+            ));
+            assert!(same.contains(told) && same.contains("same port"), "{same}");
+        }
+        let error = parse_config(&format!("{on}listen = 'of'"), "c.toml").expect_err("no address");
+        assert!(error.to_string().contains("or \"off\""), "{error}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Checks across the keys of `[tls]`, and with the addresses of the other sections.
 
+use std::net::SocketAddr;
+
 use super::callback_tls;
 use super::error::Origin;
 use super::settings::Config;
@@ -38,25 +40,43 @@ pub(crate) fn check(config: &Config, conflicts: &mut Vec<String>) {
         ));
     }
     callback_tls::check(&config.callback_tls, conflicts);
-    check_ports(config, conflicts);
+    let timers = config.tls.address(config.node.listen).filter(|_| config.node.serves_timers);
+    let timestamps = config.timestamp.served.listen_tls;
+    let timestamps = timestamps.filter(|_| config.timestamp.enabled && config.has_tls());
+    if let Some(own) = timers {
+        let told = format!("clients over TLS connect to {own}");
+        check_port(config, (own, &told, "[node]"), timestamps, conflicts);
+    }
+    if let Some(own) = timestamps {
+        let told = config.describe("timestamp", "listen_tls");
+        check_port(config, (own, &told, "[timestamp]"), None, conflicts);
+    }
 }
 
-fn check_ports(config: &Config, conflicts: &mut Vec<String>) {
-    let own = config.tls.address(config.node.listen).filter(|_| config.node.serves_timers);
-    let Some(own) = own else { return };
+/// Checks that nobody else listens where clients connect over TLS. `other`: another such listener,
+/// of timestamps.
+fn check_port(
+    config: &Config,
+    (own, told, section): (SocketAddr, &str, &str),
+    other: Option<SocketAddr>,
+    conflicts: &mut Vec<String>,
+) {
+    let timestamps = config.timestamp.served.listen.filter(|_| config.timestamp.enabled);
     let others = [
-        ("node", config.node.listen, true),
-        ("admin", config.admin.listen, config.admin.enabled),
-        ("timestamp", config.timestamp.served.listen, config.timestamp.enabled),
+        ("node", "listen", Some(config.node.listen).filter(|_| config.opens_listen())),
+        ("admin", "listen", Some(config.admin.listen).filter(|_| config.admin.enabled)),
+        ("timestamp", "listen", timestamps),
+        ("timestamp", "listen_tls", other),
     ];
-    for (section, other, is_open) in others {
-        let overlap =
-            own.ip() == other.ip() || own.ip().is_unspecified() || other.ip().is_unspecified();
-        if is_open && own.port() != 0 && own.port() == other.port() && overlap {
+    for (other_section, name, other) in others {
+        let overlaps = |other: SocketAddr| {
+            let is_any = own.ip().is_unspecified() || other.ip().is_unspecified();
+            own.port() != 0 && own.port() == other.port() && (own.ip() == other.ip() || is_any)
+        };
+        if other.is_some_and(overlaps) {
             conflicts.push(format!(
-                "clients over TLS connect to {own} and {} takes the same port; set [node] \
-                 listen_tls to another",
-                config.describe(section, "listen")
+                "{told} and {} takes the same port; set {section} listen_tls to another",
+                config.describe(other_section, name)
             ));
         }
     }

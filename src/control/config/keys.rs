@@ -3,6 +3,7 @@
 //! table. Defaults come from `Default` of the settings. Nothing about a key stands anywhere else.
 
 use super::key::{Key, Section};
+use super::keys_listeners as listeners;
 use super::keys_peer_tls as peer_tls;
 use super::settings::Config;
 use super::timestamp::{Authentication, Coordination};
@@ -178,16 +179,8 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 101] = [
-    Key {
-        section: "node",
-        name: "listen",
-        kind: ValueKind::Address,
-        flag: Some("--listen"),
-        help: "Where clients connect. Port 0 takes a free port and logs it.",
-        get: |config| Value::Address(config.node.listen),
-        set: |config, value| config.node.listen = value.address(),
-    },
+pub static KEYS: [Key; 103] = [
+    listeners::CLIENTS,
     Key {
         section: "node",
         name: "listen_tls",
@@ -201,6 +194,7 @@ pub static KEYS: [Key; 101] = [
         },
         set: |config, value| config.tls.listen = value.text().parse().ok(),
     },
+    listeners::PLAIN_CLIENTS,
     Key {
         section: "node",
         name: "cores",
@@ -598,15 +592,8 @@ pub static KEYS: [Key; 101] = [
         get: |config| Value::Boolean(config.timestamp.enabled),
         set: |config, value| config.timestamp.enabled = value.boolean(),
     },
-    Key {
-        section: "timestamp",
-        name: "listen",
-        kind: ValueKind::Address,
-        flag: None,
-        help: "Where Thrift clients connect.",
-        get: |config| Value::Address(config.timestamp.served.listen),
-        set: |config, value| config.timestamp.served.listen = value.address(),
-    },
+    listeners::TIMESTAMPS,
+    listeners::TIMESTAMPS_TLS,
     Key {
         section: "timestamp",
         name: "replies",

@@ -15,6 +15,7 @@ mod key;
 pub mod keys;
 #[cfg(test)]
 mod keys_tests;
+mod keys_listeners;
 mod keys_peer_tls;
 pub mod load;
 mod loader;

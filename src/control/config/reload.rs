@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tracing::{error, info, warn};
 
 use super::check::open_listeners;
+use super::check_peer_tls::{has_others, needs_peer_tls};
 use super::error::Origin;
 use super::files::ConfigFiles;
 use super::keys::KEYS;
@@ -25,6 +26,8 @@ pub(crate) struct Reloader {
     files: ConfigFiles,
     /// The configuration that the node runs with.
     config: Config,
+    /// Whether the node has opened its port for plain clients and nodes.
+    has_port: bool,
     /// The view that the cores were given last.
     view: Arc<View>,
     /// The files that the configuration names.
@@ -37,7 +40,8 @@ impl Reloader {
     /// Makes the reloader of a node that was started with `config` from `files` and has this view.
     pub(crate) fn new(files: ConfigFiles, config: Config, view: Arc<View>) -> Self {
         let watch = Watch::new(&config);
-        Self { files, config, view, watch, commands: Vec::new() }
+        let has_port = config.opens_listen();
+        Self { files, config, has_port, view, watch, commands: Vec::new() }
     }
 
     /// Returns the view that the cores were given last.
@@ -90,6 +94,7 @@ impl Reloader {
             warn!("{warning}");
         }
         self.check_what_would_be_open(&config)?;
+        self.check_who_could_connect(&config)?;
         for key in changed(&self.config, &config) {
             warn!("{key}: changed; it takes effect at the next start");
         }
@@ -153,6 +158,23 @@ impl Reloader {
                 open.risk
             )),
             None => Ok(()),
+        }
+    }
+
+    /// Refuses members that could not connect to this node before a restart: where clients are
+    /// served over TLS alone, the port for nodes is opened or not at the start.
+    fn check_who_could_connect(&self, read: &Config) -> Result<(), String> {
+        let mut mixed = self.config.clone();
+        mixed.peer_tls.clone_from(&read.peer_tls);
+        mixed.membership.clone_from(&read.membership);
+        let is_closed = !self.has_port && has_others(&mixed.membership);
+        match mixed.node.serves_timers && (is_closed || needs_peer_tls(&mixed)) {
+            true => Err(format!(
+                "{}: other nodes could not connect to this one until a restart takes the other \
+                 changes; restart the node with [cluster] tls = \"required\"",
+                self.config.describe("node", "plain_clients")
+            )),
+            false => Ok(()),
         }
     }
 
@@ -418,6 +440,45 @@ mod tests {
         // The other order is fine: tokens first, and after a restart no certificates.
         write("toml", &config(&asks, &tokens));
         assert!(reloader.reload().is_ok());
+    }
+
+    /// A node that has no port for other nodes cannot get others before a restart.
+    #[test]
+    fn members_that_could_not_connect_are_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        let key = rcgen::KeyPair::generate().expect("randomness");
+        let parameters = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]);
+        let certificate = parameters.expect("a name").self_signed(&key).expect("its own");
+        std::fs::write(path("cert"), certificate.pem()).expect("written");
+        std::fs::write(path("key"), key.serialize_pem()).expect("written");
+        let mode = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(path("key"), mode).expect("its own file");
+        let config = |plain: &str, rest: &str| {
+            let (cert, key) = (path("cert"), path("key"));
+            let text = format!(
+                "node.plain_clients = {plain}\n[tls]\ncert = {cert:?}\nkey = {key:?}\n\
+                 [cluster]\nlocalhost = '127.0.0.1:7253'\n{rest}"
+            );
+            std::fs::write(path("toml"), text).expect("written");
+        };
+        config("false", "");
+        let mut files = ConfigFiles::new(Some(&path("toml")), None, Vec::new(), Vec::new());
+        let running = files.load().expect("fine").config;
+        let view = View::build(None, &running.membership).expect("alone");
+        let mut reloader = Reloader::new(files, running, Arc::new(view));
+        assert!(reloader.reload().is_ok(), "nothing has changed");
+        let others = "nodes = ['127.0.0.1:7253', '127.0.0.2:7253']\n";
+        let tls = format!("{others}tls = 'required'\ntls_ca = {:?}\n", path("cert"));
+        for (plain, rest) in [("true", others), ("false", &tls)] {
+            config(plain, rest);
+            let told = reloader.reload().expect_err("a restart is needed");
+            assert!(told.contains("[node] plain_clients = false"), "{told}");
+            assert!(told.contains("until a restart"), "{told}");
+            assert!(reloader.take_commands().is_empty(), "nothing has changed");
+        }
+        config("true", "");
+        assert!(reloader.reload().is_ok(), "it waits for a restart, and nobody is kept out");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use super::callback_tls::CallbackTlsConfig;
 use super::error::Origin;
-use super::peer_tls::PeerTlsConfig;
+use super::peer_tls::{PeerTlsConfig, PeerTlsMode};
 use super::timestamp::TimestampConfig;
 use super::tls::TlsConfig;
 use crate::cluster::view::Membership;
@@ -108,6 +108,12 @@ impl Config {
     /// Whether a listener speaks TLS.
     pub(super) fn has_tls(&self) -> bool {
         !self.tls.cert.is_empty()
+    }
+
+    /// Whether anybody connects at `[node] listen`: clients, or nodes over TLS.
+    pub(super) fn opens_listen(&self) -> bool {
+        let for_nodes = self.peer_tls.mode != PeerTlsMode::Off;
+        self.node.serves_timers && (self.node.plain_clients || for_nodes)
     }
 
     /// Returns where the value of a key came from.

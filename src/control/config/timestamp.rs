@@ -37,7 +37,8 @@ pub struct TimestampConfig {
     pub coordination: Coordination,
     /// The path of the file that keeps the bound of a standalone server.
     pub file: String,
-    /// `host:port` under which clients reach this server. Empty: [`TimestampSettings::listen`].
+    /// `host:port` under which clients reach this server. Empty: [`TimestampSettings::listen`], or
+    /// [`TimestampSettings::listen_tls`] where there is no such listener.
     pub advertise: String,
     /// The servers of `ZooKeeper` as `host:port,host:port,...`, with `/folder` at the end if all
     /// nodes lie in one folder.
@@ -82,7 +83,10 @@ impl TimestampConfig {
     /// Returns `host:port` under which clients reach this server.
     pub(crate) fn advertised(&self) -> String {
         match self.advertise.as_str() {
-            "" => self.served.listen.to_string(),
+            "" => {
+                let listen = self.served.listen.or(self.served.listen_tls);
+                listen.map_or_else(String::new, |address| address.to_string())
+            }
             advertise => advertise.to_owned(),
         }
     }

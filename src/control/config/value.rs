@@ -37,8 +37,12 @@ pub(crate) enum ValueKind {
     Boolean,
     /// An IP address and a port.
     Address,
+    /// An IP address and a port by which other nodes know this one as well.
+    OwnAddress,
     /// An IP address and a port; empty for none.
     AddressOrNone,
+    /// An IP address and a port; `off` for none.
+    AddressOrOff,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// Free text of at most `bytes_max` bytes without control characters.
@@ -67,10 +71,10 @@ pub(crate) enum Value {
     Integer(u64),
     /// A value of [`ValueKind::Boolean`].
     Boolean(bool),
-    /// A value of [`ValueKind::Address`].
+    /// A value of [`ValueKind::Address`] or [`ValueKind::OwnAddress`].
     Address(SocketAddr),
     /// A value of [`ValueKind::Choice`], [`ValueKind::Text`], [`ValueKind::Name`],
-    /// [`ValueKind::Site`] or [`ValueKind::AddressOrNone`].
+    /// [`ValueKind::Site`], [`ValueKind::AddressOrNone`] or [`ValueKind::AddressOrOff`].
     Text(String),
     /// A value of [`ValueKind::Cores`]. `None` is every core that the process may run on.
     Cores(Option<Vec<usize>>),
@@ -102,7 +106,9 @@ impl ValueKind {
             (ValueKind::Boolean, DeValue::Boolean(boolean)) => Ok(Value::Boolean(*boolean)),
             (
                 ValueKind::Address
+                | ValueKind::OwnAddress
                 | ValueKind::AddressOrNone
+                | ValueKind::AddressOrOff
                 | ValueKind::Choice(_)
                 | ValueKind::Text { .. }
                 | ValueKind::Cores
@@ -146,9 +152,13 @@ impl ValueKind {
                 number.map(Value::Integer)
             }
             ValueKind::Boolean => text.parse().ok().map(Value::Boolean),
-            ValueKind::Address => text.parse().ok().map(Value::Address),
+            ValueKind::Address | ValueKind::OwnAddress => text.parse().ok().map(Value::Address),
             ValueKind::AddressOrNone => {
                 let is_fine = text.is_empty() || text.parse::<SocketAddr>().is_ok();
+                is_fine.then(|| Value::Text(text.into()))
+            }
+            ValueKind::AddressOrOff => {
+                let is_fine = text == "off" || text.parse::<SocketAddr>().is_ok();
                 is_fine.then(|| Value::Text(text.into()))
             }
             ValueKind::Choice(words) => words.contains(&text).then(|| Value::Text(text.into())),
@@ -199,11 +209,14 @@ impl ValueKind {
                 format!("a whole number from {} to {}{unit}", group(min), group(max))
             }
             ValueKind::Boolean => "true or false".into(),
-            ValueKind::Address => {
+            ValueKind::Address | ValueKind::OwnAddress => {
                 "an IP address and port such as \"0.0.0.0:7253\" or \"[::1]:7253\"".into()
             }
             ValueKind::AddressOrNone => {
                 "an IP address and port such as \"0.0.0.0:7443\", or an empty text".into()
+            }
+            ValueKind::AddressOrOff => {
+                "an IP address and port such as \"0.0.0.0:7911\", or \"off\"".into()
             }
             ValueKind::Choice(words) => {
                 let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
@@ -233,7 +246,14 @@ impl ValueKind {
     }
 
     fn mismatch(self, found: String) -> Mismatch {
-        Mismatch { expected: self.expected(), found }
+        let mut expected = self.expected();
+        if self == ValueKind::OwnAddress && found == "\"off\"" {
+            expected.push_str(
+                ", by which other nodes know this one (for no clients there: plain_clients = \
+                 false)",
+            );
+        }
+        Mismatch { expected, found }
     }
 }
 
@@ -254,7 +274,7 @@ impl Value {
         }
     }
 
-    /// Returns the address of a [`ValueKind::Address`] key. Panics on another kind.
+    /// Returns the address of a [`ValueKind::Address`] or [`ValueKind::OwnAddress`] key. Panics on another kind.
     pub(crate) fn address(&self) -> SocketAddr {
         match self {
             Value::Address(address) => *address,
@@ -263,7 +283,7 @@ impl Value {
     }
 
     /// Returns the text of a [`ValueKind::Text`], [`ValueKind::Choice`], [`ValueKind::Name`],
-    /// [`ValueKind::Site`] or [`ValueKind::AddressOrNone`] key. Panics on another kind.
+    /// [`ValueKind::Site`], [`ValueKind::AddressOrNone`] or [`ValueKind::AddressOrOff`] key. Panics on another kind.
     pub(crate) fn text(&self) -> &str {
         match self {
             Value::Text(text) => text,

@@ -26,9 +26,9 @@ use crate::node::buffer_pool::BufferPool;
 use crate::node::clients::access::{Access, authorize};
 use crate::node::clients::answers::{Persistence, write_continue};
 use crate::node::clients::request_line::RequestLine;
-use crate::node::clients::secured::{Kind, Secured};
 use crate::node::clients::service::{Api, Caller, Served, Service, too_long};
 use crate::node::deadlines::Deadline;
+use crate::node::handshakes::secured::{Kind, Secured};
 use crate::tls::session::may_be_tls;
 
 /// Requests under way on one connection above which no further request is taken from it.
@@ -127,8 +127,9 @@ pub struct ClientConnection {
     pub is_certified: bool,
     /// TLS, if the client speaks it.
     pub secured: Option<Box<Secured>>,
-    /// Whether the first bytes may be those of a node that speaks TLS.
-    pub may_be_node: bool,
+    /// Whether the first bytes are looked at before anything else: they may be those of a node that
+    /// speaks TLS, or nothing may be said here in the clear.
+    pub is_judged_first: bool,
     /// The head of the present request, if it asks for a page of timers.
     page: Option<Box<PageHead>>,
     /// The token that the client showed last.
@@ -178,7 +179,7 @@ impl ClientConnection {
             is_proven: false,
             is_certified: false,
             secured: None,
-            may_be_node: false,
+            is_judged_first: false,
             page: None,
             access: None,
             own: home.shard,

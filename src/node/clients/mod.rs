@@ -6,10 +6,8 @@ pub(crate) mod answers;
 pub(crate) mod connection;
 #[cfg(test)]
 mod connection_tests;
-pub(crate) mod handshakes;
 mod head_memory;
 mod request_line;
-mod secured;
 pub(crate) mod table;
 mod table_tls;
 pub(crate) mod service;

@@ -14,14 +14,14 @@ use crate::node::buffer_pool::BufferPool;
 use crate::node::clients::answer_room::SHORT_BYTES_MAX;
 use crate::node::clients::answers::{write_no_timestamps, write_timestamps};
 use crate::node::clients::connection::{Appetite, ClientConnection, Home};
-use crate::node::clients::handshakes::Handshakes;
 use crate::node::clients::service::{Admitted, Api, Service};
 use crate::node::deadlines::Deadlines;
+use crate::node::handshakes::queue::Handshakes;
+use crate::node::handshakes::secured::Kind;
 use crate::node::io::Io;
 use crate::node::owner::Owner;
 use crate::node::peers::sockets::PeerSockets;
 use crate::node::timestamps::issuer::{Denial, Issued, Issuer};
-use crate::tls::session::may_be_tls;
 
 /// The place in the owner of a connection that is just accepted: by which listener.
 pub const PLAIN_LISTENER: u32 = 0;
@@ -56,8 +56,10 @@ pub struct Clients {
     /// How many connections were closed because their clients took no answers while the answers of
     /// other clients had no room.
     pub stuck_closed: u64,
-    /// TLS.
+    /// TLS, for the clients of timestamps as well.
     pub handshakes: Handshakes,
+    /// Whether clients are served in the clear.
+    pub takes_plain: bool,
     own: ShardIndex,
     pub(super) limits: Limits,
     pub(super) connections: Slots<ClientConnection>,
@@ -85,6 +87,7 @@ impl Clients {
             answered: 0,
             stuck_closed: 0,
             handshakes: Handshakes::default(),
+            takes_plain: true,
             own,
             limits: limits.clone(),
             connections: Slots::new(),
@@ -144,10 +147,11 @@ impl Clients {
         ring.set_owner(socket, Owner::Client(place).to_bits());
         ring.receive(socket);
         if let Some(connection) = self.connections.get_mut(key) {
-            connection.may_be_node = !is_tls && self.handshakes.nodes.is_some();
+            let is_judged = self.handshakes.nodes.is_some() || !self.takes_plain;
+            connection.is_judged_first = !is_tls && is_judged;
         }
         if is_tls && let Some(connection) = self.connections.get_mut(key) {
-            let secured = self.handshakes.begin(now.mono);
+            let secured = self.handshakes.begin(now.mono, Kind::Client);
             self.deadlines.set(place, &mut connection.deadline, secured.until);
             connection.secured = Some(Box::new(secured));
         }
@@ -177,8 +181,8 @@ impl Clients {
             }
             return;
         }
-        if std::mem::take(&mut connection.may_be_node) && may_be_tls(io.ring.bytes_mut(received)) {
-            self.begin_node(io, core, place);
+        if std::mem::take(&mut connection.is_judged_first) {
+            self.judge_first(io, core, place, received);
         }
         let Some(connection) = self.connections.at_mut(place) else { return };
         if connection.secured.is_some() {
@@ -235,7 +239,6 @@ impl Clients {
     /// Feeds the connections that had more than their share in the last turn, or whose answers have
     /// left since. Connections that this turn has no room for come first in the next turn.
     pub fn resume(&mut self, io: &mut Io<'_>, core: &mut Core) {
-        self.shake_hands(io, core);
         self.service.room.begin_portion();
         let mut deferred = Vec::new();
         for place in std::mem::take(&mut self.resume) {

@@ -1,33 +1,26 @@
-//! TLS in the table of connections: what arrives over it, and how long a turn shakes hands.
-//!
-//! A handshake costs as much as dozens of requests. All that arrives before the end of a handshake
-//! waits in one queue, first come, first served. A turn takes from the queue until its time for
-//! handshakes is over, so that a herd of new connections delays pops by no more than that.
+//! TLS in the table of connections: what arrives over it, and what becomes of a handshake.
 
 use std::sync::Arc;
 
-use crate::base::time::MonoNs;
 use crate::core::Core;
-use crate::ring::{Received, monotonic};
+use crate::core::peers::hello::HelloRefusal;
+use crate::ring::Received;
 
-use crate::node::clients::secured::Progress;
 use crate::node::clients::service::Api;
 use crate::node::clients::table::Clients;
+use crate::node::handshakes::queue::Waiting;
+use crate::node::handshakes::secured::Progress;
 use crate::node::io::Io;
 use crate::node::settings::PeerTls;
+use crate::tls::session::may_be_tls;
 
-/// Time in us of one turn for handshakes. A turn that has begun a handshake ends it: with a key of
-/// RSA that is another ms.
-const TURN_US: u64 = 500;
-/// As many connections that come to the queue in one turn mean that more are coming. Linux from
-/// 6.13 on brings about 20 events a turn, in their order, so that answers of callback servers would
-/// wait behind a herd. The turns stay short until the herd is in.
-const HERD: usize = 12;
-/// Until then so many us pass between two handshakes.
-const HERD_PAUSE_US: u64 = 1_000;
 /// The answer to plain HTTP where TLS is spoken.
 const PLAIN: &str = "this port speaks TLS and found no TLS; ask for https:// here, or use the port \
                      of [node] listen";
+
+/// The answer to whatever comes in the clear where only nodes connect, over TLS.
+const CLOSED: &str = "nothing is taken here in the clear ([node] plain_clients = false); ask for \
+                      https:// at the port of [node] listen_tls";
 
 impl Clients {
     /// Takes how nodes talk over TLS with each other.
@@ -36,9 +29,33 @@ impl Clients {
         self.service.requires_tls = tls.is_some_and(|tls| tls.is_required);
     }
 
+    /// Looks at the first bytes of a connection to the plain listener: a node may speak TLS there,
+    /// and where clients do so at another port nobody may speak in the clear.
+    #[cold]
+    pub(super) fn judge_first(
+        &mut self,
+        io: &mut Io<'_>,
+        core: &mut Core,
+        place: u32,
+        received: &Received,
+    ) {
+        if may_be_tls(io.ring.bytes_mut(received)) && self.handshakes.nodes.is_some() {
+            return self.begin_node(io, core, place);
+        }
+        let Some(connection) = self.connections.at_mut(place) else { return };
+        if !self.takes_plain {
+            let far_end = io.ring.far_ends().of(connection.socket);
+            if self.service.is_peer(core, far_end) {
+                core.inbound_refused(HelloRefusal::Plain);
+            }
+            connection.fail(&mut self.service, 403, CLOSED);
+            self.mark_dirty(place);
+        }
+    }
+
     /// Begins TLS on a plain connection whose first bytes are those of a node's handshake. Who is
     /// at an address of no node is told so, in the clear, and costs no handshake.
-    pub(super) fn begin_node(&mut self, io: &mut Io<'_>, core: &mut Core, place: u32) {
+    fn begin_node(&mut self, io: &mut Io<'_>, core: &mut Core, place: u32) {
         let Some(connection) = self.connections.at_mut(place) else { return };
         let socket = connection.socket;
         let far_ends = io.ring.far_ends();
@@ -71,7 +88,7 @@ impl Clients {
             let may_go_on = secured.keep(wire);
             if !secured.is_queued {
                 secured.is_queued = true;
-                self.handshakes.wait(place, socket, secured.kind);
+                self.handshakes.wait(Waiting { kind: secured.kind, place, socket });
             }
             if !may_go_on && !connection.is_paused {
                 connection.is_paused = true;
@@ -84,38 +101,26 @@ impl Clients {
         self.progressed(io, core, place, (progress, plain));
     }
 
-    /// Goes on with the handshakes that wait, as long as the turn has time for them.
-    pub(super) fn shake_hands(&mut self, io: &mut Io<'_>, core: &mut Core) {
-        if !self.handshakes.has_more() {
-            return;
+    /// Goes on with a handshake. Returns whether there was anything to do: the connection may have
+    /// ended in the meantime.
+    pub fn shake_hands(&mut self, io: &mut Io<'_>, core: &mut Core, next: Waiting) -> bool {
+        let Waiting { place, socket, .. } = next;
+        let held = self.connections.at_mut(place).filter(|held| held.socket == socket);
+        let Some(connection) = held else { return false };
+        if std::mem::take(&mut connection.is_paused) {
+            io.ring.receive(socket);
         }
-        let began = monotonic();
-        let is_herd = std::mem::take(&mut self.handshakes.came) >= HERD;
-        if is_herd && began.since_ns(self.handshakes.last) < HERD_PAUSE_US * 1_000 {
-            return;
-        }
-        let until = if is_herd { began } else { MonoNs(began.0 + TURN_US * 1_000) };
-        while let Some((place, socket)) = self.handshakes.next() {
-            let held = self.connections.at_mut(place).filter(|held| held.socket == socket);
-            let Some(connection) = held else { continue };
-            if std::mem::take(&mut connection.is_paused) {
-                io.ring.receive(socket);
-            }
-            let Some(secured) = &mut connection.secured else { continue };
-            secured.is_queued = false;
-            let Some(acceptor) = self.handshakes.acceptor_of(secured.kind).cloned() else {
-                // The nodes have ceased to speak TLS in the meantime.
-                self.break_off(place);
-                continue;
-            };
-            let mut plain = std::mem::take(&mut self.handshakes.plain);
-            let progress = secured.shake_hands(&acceptor, &mut plain);
-            self.progressed(io, core, place, (progress, plain));
-            self.handshakes.last = monotonic();
-            if self.handshakes.last >= until {
-                break;
-            }
-        }
+        let Some(secured) = &mut connection.secured else { return false };
+        secured.is_queued = false;
+        let Some(acceptor) = self.handshakes.acceptor_of(secured.kind).cloned() else {
+            // The nodes have ceased to speak TLS in the meantime.
+            self.break_off(place);
+            return false;
+        };
+        let mut plain = std::mem::take(&mut self.handshakes.plain);
+        let progress = secured.shake_hands(&acceptor, &mut plain);
+        self.progressed(io, core, place, (progress, plain));
+        true
     }
 
     /// Acts on what became of the bytes of a connection.
@@ -131,13 +136,14 @@ impl Clients {
             Progress::Opened { is_resumed } => {
                 let until = io.now.mono.plus_ms(self.limits.idle_timeout_ms);
                 if let Some(connection) = self.connections.at_mut(place) {
-                    let is_client = !connection.is_node();
-                    self.handshakes.done += u64::from(is_client);
-                    self.handshakes.resumed += u64::from(is_resumed && is_client);
+                    self.handshakes.note_done(connection.kind(), is_resumed);
                     self.deadlines.set(place, &mut connection.deadline, until);
                 }
             }
-            Progress::Plain => self.refuse_plain(place),
+            Progress::Plain => {
+                plain.clear();
+                self.refuse_plain(place);
+            }
             Progress::Broken => {
                 plain.clear();
                 self.break_off(place);

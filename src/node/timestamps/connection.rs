@@ -12,7 +12,9 @@ use crate::wire::thrift::{
     write_value,
 };
 
+use crate::node::buffer_pool::BufferPool;
 use crate::node::deadlines::Deadline;
+use crate::node::handshakes::secured::Secured;
 use crate::node::timestamps::issuer::{Denial, Denied, Issuer};
 
 /// Most requests taken from one connection in one turn: some 20 us of work.
@@ -69,6 +71,13 @@ pub struct TimestampConnection {
     pub deadline: Deadline,
     /// Bytes that the server last counted for the connection.
     pub accounted_bytes: usize,
+    /// TLS, if the client speaks it.
+    pub secured: Option<Box<Secured>>,
+    /// Whether the client may still send for a while after all is sent, so that it reads what was
+    /// sent before a reset.
+    pub may_linger: bool,
+    /// Whether all is sent and the end has been announced. Bytes that still come are thrown away.
+    pub is_lingering: bool,
     /// Bytes received and not taken.
     partial: Vec<u8>,
 }
@@ -90,6 +99,9 @@ impl TimestampConnection {
             waits_since: None,
             deadline,
             accounted_bytes: 0,
+            secured: None,
+            may_linger: false,
+            is_lingering: false,
             partial: Vec::new(),
         }
     }
@@ -118,9 +130,38 @@ impl TimestampConnection {
         appetite
     }
 
-    /// Bytes of memory held for requests that were not taken.
+    /// Bytes of memory held for requests that were not taken, and for a handshake.
     pub fn partial_bytes(&self) -> usize {
-        self.partial.capacity()
+        let handshake = self.secured.as_ref().map_or(0, |secured| secured.waiting_bytes());
+        self.partial.capacity() + handshake
+    }
+
+    /// Takes the bytes that are to leave now, if there are any.
+    pub fn next_send(&mut self, pool: &mut BufferPool) -> Option<Vec<u8>> {
+        if let Some(secured) = &mut self.secured {
+            return secured.next_send(&mut self.out, self.is_closing, pool);
+        }
+        (!self.out.is_empty()).then(|| std::mem::replace(&mut self.out, pool.take()))
+    }
+
+    /// Returns whether [`TimestampConnection::next_send`] may have bytes.
+    pub fn has_more_to_send(&self) -> bool {
+        let has_wire = |secured: &Secured| secured.wants_to_send();
+        !self.out.is_empty() || self.secured.as_deref().is_some_and(has_wire)
+    }
+
+    /// Returns whether the client speaks TLS and the handshake is not over.
+    pub fn is_handshaking(&self) -> bool {
+        self.secured.as_ref().is_some_and(|secured| secured.is_handshaking())
+    }
+
+    /// Gives up a connection over which something came that is no TLS. Nothing leaves but an alert.
+    pub fn break_off(&mut self) {
+        self.is_closing = true;
+        self.drop_partial();
+        if let Some(secured) = &mut self.secured {
+            secured.give_up();
+        }
     }
 
     /// Returns whether so many bytes wait that the connection should be paused.

@@ -3,3 +3,4 @@
 pub(crate) mod connection;
 pub(crate) mod issuer;
 pub(crate) mod server;
+mod server_tls;

@@ -9,13 +9,18 @@ use crate::wire::thrift::Form;
 
 use crate::node::buffer_pool::BufferPool;
 use crate::node::deadlines::Deadlines;
+use crate::node::handshakes::queue::Handshakes;
+use crate::node::handshakes::secured::Kind;
 use crate::node::io::Io;
 use crate::node::owner::Owner;
 use crate::node::settings::TimestampSettings;
 use crate::node::timestamps::connection::{Appetite, TimestampConnection};
 use crate::node::timestamps::issuer::Issuer;
 
-/// Most bytes of requests not taken, over all connections of a core. Above it the connection that
+/// The place in the owner of a connection that is just accepted: by which listener.
+pub const PLAIN_LISTENER: u32 = 0;
+pub const TLS_LISTENER: u32 = 1;
+/// Most bytes of requests not taken and of handshakes, over all connections of a core. Above it the connection that
 /// holds most of them is closed.
 const PARTIAL_BYTES_MAX: usize = 32 << 20;
 /// Number of send buffers kept for reuse; below it the largest kept buffer in bytes.
@@ -23,7 +28,7 @@ const POOL_MAX: usize = 1_024;
 const POOLED_BYTES_MAX: usize = 64 << 10;
 
 /// How long in ms a client that sent something else than a request may take to read the replies
-/// before it.
+/// before it, and one that speaks TLS what it was sent last.
 const LINGER_MS: u64 = 1_000;
 
 /// The connections for timestamps of one core.
@@ -37,10 +42,10 @@ pub struct TimestampServer {
     pub protocol_errors: u64,
     /// Where requests take their timestamps.
     pub issuer: Issuer,
-    form: Form,
+    pub(super) form: Form,
     connections_max: usize,
-    idle_timeout_ms: u64,
-    connections: Slots<TimestampConnection>,
+    pub(super) idle_timeout_ms: u64,
+    pub(super) connections: Slots<TimestampConnection>,
     /// Places of connections that may have something to send.
     dirty: Vec<u32>,
     /// Places of connections to be fed again in the next turn.
@@ -48,7 +53,7 @@ pub struct TimestampServer {
     /// Connections whose first request waits, in the order in which they began to wait. A place may
     /// have another connection since.
     waiting: VecDeque<(u32, SocketId)>,
-    deadlines: Deadlines,
+    pub(super) deadlines: Deadlines,
     due: Vec<u32>,
     pool: BufferPool,
     partial_bytes: usize,
@@ -79,11 +84,20 @@ impl TimestampServer {
     }
 
     /// Handles a completion of the connection at a place.
-    pub fn on(&mut self, io: &mut Io<'_>, place: u32, completion: Completion) {
+    pub fn on(
+        &mut self,
+        io: &mut Io<'_>,
+        handshakes: &mut Handshakes,
+        place: u32,
+        completion: Completion,
+    ) {
         match completion {
-            Completion::Accepted { socket, .. } => self.accept(io, socket),
+            Completion::Accepted { socket, .. } => {
+                let is_tls = place == TLS_LISTENER;
+                self.accept(io, socket, is_tls.then_some(&*handshakes));
+            }
             Completion::Received { socket, bytes, .. } => {
-                self.received(io, (place, socket), &bytes);
+                self.received(io, handshakes, (place, socket), &bytes);
             }
             Completion::Ended { socket, error, .. } => {
                 self.ended(io.ring, (place, socket), error.is_some());
@@ -95,7 +109,8 @@ impl TimestampServer {
         }
     }
 
-    fn accept(&mut self, io: &mut Io<'_>, socket: SocketId) {
+    /// Takes a new connection. `over_tls`: it came to the listener of those who speak TLS.
+    fn accept(&mut self, io: &mut Io<'_>, socket: SocketId, over_tls: Option<&Handshakes>) {
         let (now, ring) = (io.now.mono, &mut *io.ring);
         if self.connections.len() >= self.connections_max || self.is_stopping {
             self.refused += 1;
@@ -109,14 +124,31 @@ impl TimestampServer {
         });
         ring.set_owner(socket, Owner::Timestamp(key.index).to_bits());
         ring.receive(socket);
+        if let Some(handshakes) = over_tls
+            && let Some(connection) = self.connections.get_mut(key)
+        {
+            let secured = handshakes.begin(now, Kind::Timestamps);
+            self.deadlines.set(key.index, &mut connection.deadline, secured.until);
+            connection.secured = Some(Box::new(secured));
+            connection.may_linger = true;
+        }
     }
 
     /// Takes bytes of a client.
-    fn received(&mut self, io: &mut Io<'_>, from: (u32, SocketId), received: &Received) {
+    fn received(
+        &mut self,
+        io: &mut Io<'_>,
+        handshakes: &mut Handshakes,
+        from: (u32, SocketId),
+        received: &Received,
+    ) {
         let now = io.now.mono;
         let Some(connection) = of(&mut self.connections, from) else { return };
         if connection.is_closing {
             return;
+        }
+        if connection.secured.is_some() {
+            return self.received_secured(io, handshakes, from, received);
         }
         connection.deadline.extend(now.plus_ms(self.idle_timeout_ms));
         let bytes = io.ring.bytes_mut(received);
@@ -125,9 +157,19 @@ impl TimestampServer {
     }
 
     /// Handles that a client will send nothing more.
-    fn ended(&mut self, ring: &mut Ring, from: (u32, SocketId), is_broken: bool) {
+    pub(super) fn ended(&mut self, ring: &mut Ring, from: (u32, SocketId), is_broken: bool) {
         let Some(connection) = of(&mut self.connections, from) else { return };
         connection.has_ended = true;
+        if let Some(secured) = &connection.secured
+            && secured.is_handshaking()
+            && !is_broken
+        {
+            // What came before the end may be a call in the clear, which is answered in its turn.
+            if !secured.is_queued {
+                self.close(ring, from.0);
+            }
+            return;
+        }
         // Requests that were received and not taken are answered first.
         let has_more = connection.is_waiting || connection.is_paused || connection.is_resuming;
         connection.is_closing |= !has_more;
@@ -145,11 +187,12 @@ impl TimestampServer {
         if !is_ok {
             return self.close(io.ring, from.0);
         }
-        let has_output = !connection.out.is_empty() || connection.is_closing;
-        if !connection.is_closing {
+        let has_output = connection.has_more_to_send() || connection.is_closing;
+        let is_handshaking = connection.is_handshaking();
+        if !connection.is_closing && !is_handshaking {
             connection.deadline.extend(io.now.mono.plus_ms(self.idle_timeout_ms));
         }
-        if connection.is_paused && !connection.is_waiting {
+        if connection.is_paused && !connection.is_waiting && !is_handshaking {
             self.resume_later(from.0);
         }
         if has_output {
@@ -190,7 +233,7 @@ impl TimestampServer {
     /// Sends what the turn produced, with one send per connection, and closes connections that are
     /// done. If the timestamps of this turn may not leave, closes the connections for which they
     /// were made.
-    pub fn flush(&mut self, ring: &mut Ring, may_leave: bool) {
+    pub fn flush(&mut self, io: &mut Io<'_>, may_leave: bool) {
         for index in 0..self.dirty.len() {
             let place = self.dirty[index];
             let Some(connection) = self.connections.at_mut(place) else { continue };
@@ -198,28 +241,30 @@ impl TimestampServer {
             let fresh = std::mem::replace(&mut connection.fresh, 0);
             if fresh > 0 && !may_leave {
                 self.issuer.counters.withheld += u64::from(fresh);
-                self.close(ring, place);
+                self.close(io.ring, place);
             } else if connection.sending_bytes > 0 {
                 continue;
-            } else if !connection.out.is_empty() {
-                let empty = self.pool.take();
-                connection.sending_bytes = connection.out.len();
-                ring.send(connection.socket, std::mem::replace(&mut connection.out, empty));
+            } else if let Some(bytes) = connection.next_send(&mut self.pool) {
+                connection.sending_bytes = bytes.len();
+                io.ring.send(connection.socket, bytes);
             } else if connection.is_closing {
-                self.close(ring, place);
+                self.finish(io, place);
             }
         }
         self.dirty.clear();
     }
 
     /// Closes connections that are overdue.
-    pub fn expire(&mut self, io: &mut Io<'_>) {
+    pub fn expire(&mut self, io: &mut Io<'_>, handshakes: &mut Handshakes) {
         let now = io.now.mono;
         let mut due = std::mem::take(&mut self.due);
         self.deadlines.advance(now, &mut due);
         for place in due.drain(..) {
             let Some(connection) = self.connections.at_mut(place) else { continue };
             if self.deadlines.is_over(place, &mut connection.deadline, now) {
+                if connection.is_handshaking() {
+                    handshakes.note_failed(Kind::Timestamps);
+                }
                 self.close(io.ring, place);
             }
         }
@@ -255,6 +300,9 @@ impl TimestampServer {
             if let Some(connection) = self.connections.at_mut(place) {
                 connection.is_closing = true;
                 connection.drop_partial();
+                if connection.is_handshaking() {
+                    connection.break_off();
+                }
                 self.mark_dirty(place);
             }
         }
@@ -267,7 +315,7 @@ impl TimestampServer {
         self.connections.len()
     }
 
-    fn after_feed(&mut self, io: &mut Io<'_>, place: u32, appetite: Appetite) {
+    pub(super) fn after_feed(&mut self, io: &mut Io<'_>, place: u32, appetite: Appetite) {
         let (now, ring) = (io.now.mono, &mut *io.ring);
         self.account(ring, place);
         let Some(connection) = self.connections.at_mut(place) else { return };
@@ -312,7 +360,7 @@ impl TimestampServer {
         }
     }
 
-    fn mark_dirty(&mut self, place: u32) {
+    pub(super) fn mark_dirty(&mut self, place: u32) {
         let Some(connection) = self.connections.at_mut(place) else { return };
         if !connection.is_dirty {
             connection.is_dirty = true;
@@ -322,7 +370,7 @@ impl TimestampServer {
 
     /// Keeps the sum of bytes not taken within its limit, and closes the connection that holds
     /// most.
-    fn account(&mut self, ring: &mut Ring, place: u32) {
+    pub(super) fn account(&mut self, ring: &mut Ring, place: u32) {
         let Some(connection) = self.connections.at_mut(place) else { return };
         let held = connection.partial_bytes();
         self.partial_bytes = self.partial_bytes + held - connection.accounted_bytes;
@@ -337,6 +385,25 @@ impl TimestampServer {
         }
     }
 
+    /// Closes a connection to which all is sent. A client that speaks TLS is told the end first: it
+    /// may have sent its first call before it reads that its certificate is not taken.
+    fn finish(&mut self, io: &mut Io<'_>, place: u32) {
+        let ring = &mut *io.ring;
+        let Some(connection) = self.connections.at_mut(place) else { return };
+        if !connection.may_linger || connection.has_ended || self.is_stopping {
+            return self.close(ring, place);
+        }
+        if !connection.is_lingering {
+            connection.is_lingering = true;
+            let until = io.now.mono.plus_ms(LINGER_MS);
+            self.deadlines.set(place, &mut connection.deadline, until);
+            if std::mem::take(&mut connection.is_paused) {
+                ring.receive(connection.socket);
+            }
+            ring.finish(connection.socket);
+        }
+    }
+
     /// Closes the connection at a place, if there is one.
     fn close(&mut self, ring: &mut Ring, place: u32) {
         let Some(connection) = self.connections.remove_at(place) else { return };
@@ -347,7 +414,7 @@ impl TimestampServer {
 
 /// Returns the connection at a place, unless the place has another socket than the completion
 /// names.
-fn of(
+pub(super) fn of(
     connections: &mut Slots<TimestampConnection>,
     (place, socket): (u32, SocketId),
 ) -> Option<&mut TimestampConnection> {

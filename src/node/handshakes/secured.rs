@@ -1,4 +1,4 @@
-//! TLS on one client connection: what waits for a handshake's turn, and which bytes leave.
+//! TLS on one accepted connection: what waits for a handshake's turn, and which bytes leave.
 
 use crate::base::time::MonoNs;
 use crate::node::buffer_pool::BufferPool;
@@ -34,7 +34,8 @@ pub enum Progress {
         /// Whether the client had a ticket of a former connection.
         is_resumed: bool,
     },
-    /// The first byte is none of TLS: the client speaks plain HTTP, or nonsense.
+    /// The first byte is none of TLS: the client speaks in the clear, or nonsense. What it said is
+    /// in the plaintext.
     Plain,
     /// The connection cannot go on.
     Broken,
@@ -63,8 +64,10 @@ pub struct Secured {
 /// Who is at the other end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A client.
+    /// A client of timers.
     Client,
+    /// A client of timestamps.
+    Timestamps,
     /// A node, or whoever says so, at an address that is not known to be a member's.
     Node,
     /// A node at an address of a member, or whoever says so there.
@@ -131,6 +134,7 @@ impl Secured {
         let wire = std::mem::take(&mut self.waiting);
         if matches!(self.stage, Stage::New) {
             if !may_be_tls(&wire) {
+                plain.extend_from_slice(&wire);
                 return if wire.is_empty() { Progress::GoesOn } else { Progress::Plain };
             }
             match Session::accept(acceptor) {
