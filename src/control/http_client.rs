@@ -98,6 +98,20 @@ impl HttpAnswer {
     }
 }
 
+/// What the address of a server that speaks TLS begins with.
+const TLS_SCHEME: &str = "https://";
+
+/// Returns `host:port` of an address that may begin with its scheme.
+pub(crate) fn place_in(address: &str) -> &str {
+    let plain = address.strip_prefix("http://").unwrap_or(address);
+    plain.strip_prefix(TLS_SCHEME).unwrap_or(plain).trim_end_matches('/')
+}
+
+/// Whether a server of this address is asked over TLS.
+pub(crate) fn is_over_tls(address: &str) -> bool {
+    address.starts_with(TLS_SCHEME)
+}
+
 /// One server, and the connection to it while there is one.
 #[derive(Debug)]
 pub(crate) struct HttpClient {

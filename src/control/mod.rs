@@ -16,3 +16,4 @@ mod serve;
 mod tags;
 mod tenants;
 pub(crate) mod timestamp;
+mod tls_stream;

@@ -2,8 +2,6 @@
 //! listener of its own. A connection carries one request. The head must be there within 3 s, and
 //! the connection ends within 10 s. So a client can hold neither memory nor the control thread.
 
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,8 +15,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use tokio::net::TcpListener;
 
+use super::doors::AdminDoors;
 use super::guard::{RequestGuard, SharedTokens, guard};
-use super::listener::{AdminListener, Times};
+use super::listener::{AdminListener, SharedAcceptor, Times};
 use super::metrics;
 use super::node_view::{NodeState, NodeView};
 use super::process::{self, ProcessUse};
@@ -68,20 +67,20 @@ impl AdminState {
     }
 }
 
-/// Opens the admin listener. Errors are the kernel's.
-pub(crate) async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address).await
-}
-
-/// Serves until the future is dropped. Must run inside the control thread's runtime.
-pub(crate) async fn serve(listener: TcpListener, state: AdminState) {
-    let listener = AdminListener::new(listener, TIMES);
+/// Serves until the future is dropped. Must run inside the control thread's runtime. `acceptor`:
+/// what connections over TLS are accepted with.
+pub(crate) async fn serve(doors: AdminDoors, acceptor: Option<SharedAcceptor>, state: AdminState) {
+    let AdminDoors { plain, secure } = doors;
     let tags = Arc::clone(&state.tags);
-    tokio::select! {
+    let over_tls = AdminState { guard: Arc::new(state.guard.over_tls()), ..state.clone() };
+    let serve = |listener: Option<TcpListener>, acceptor, state| async move {
+        let Some(listener) = listener else { return };
+        let listener = AdminListener::new(listener, acceptor, TIMES);
         // Ends only on a listener's error, and this listener has none: it retries.
-        _ = axum::serve(listener, router(state)) => {}
-        () = tags.listen() => {}
-    }
+        let _ = axum::serve(listener, router(state)).await;
+    };
+    let secure = secure.filter(|_| acceptor.is_some());
+    tokio::join!(serve(plain, None, state), serve(secure, acceptor, over_tls), tags.listen());
 }
 
 fn router(state: AdminState) -> Router {
@@ -256,6 +255,7 @@ mod tests {
     use crate::shard::tag_counts::{TagCounts, TagGroup};
     use crate::wire::timer_json::Tag;
     use std::io::{Read, Write};
+    use std::net::SocketAddr;
 
     /// Serves a view on a free port, on a thread of its own. Returns the address.
     fn served(view: NodeView, times: Times) -> SocketAddr {
@@ -263,14 +263,14 @@ mod tests {
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(async {
-                let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a port");
+                let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
                 tell.send(listener.local_addr().expect("bound")).expect("the test waits");
                 let process = |_| ProcessUse::default();
                 let state = AdminState {
                     process,
                     ..AdminState::of(view, 1_000, &[], SharedTokens::default())
                 };
-                let _ = axum::serve(AdminListener::new(listener, times), router(state)).await;
+                let _ = axum::serve(AdminListener::new(listener, None, times), router(state)).await;
             });
         });
         hear.recv().expect("the server starts")

@@ -1,14 +1,15 @@
 //! The connections of the admin API. Every connection is accepted at once, and 64 are held at a
 //! time. When all 64 are taken, the oldest connection that has sent no request yet is closed for
 //! the next one. So a client that connects and keeps silent holds up nobody, least of all the
-//! supervisor that asks for `/healthz`.
+//! supervisor that asks for `/healthz`. Over TLS a handshake is part of its connection: it has the
+//! time of the head, and its connection has sent no request yet.
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
+
+use crate::control::tls_stream::TlsStream;
+use crate::tls::acceptor::Acceptor;
 
 /// Connections held at a time. With the HTTP library's read buffer of at most 400 KiB each, hostile
 /// clients hold at most 25 MiB.
@@ -32,9 +36,31 @@ pub(crate) struct Times {
     pub life: Duration,
 }
 
+/// What connections over TLS are accepted with now. The holders of a clone share it.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedAcceptor(Arc<RwLock<Arc<Acceptor>>>);
+
+impl SharedAcceptor {
+    /// Begins with this acceptor.
+    pub(crate) fn new(acceptor: Arc<Acceptor>) -> Self {
+        Self(Arc::new(RwLock::new(acceptor)))
+    }
+
+    /// Sets what further connections are accepted with.
+    pub(crate) fn set(&self, acceptor: Arc<Acceptor>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
+    }
+
+    fn get(&self) -> Arc<Acceptor> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 /// The listening socket. It accepts every connection and closes an old one where the table is full.
 pub(crate) struct AdminListener {
     listener: TcpListener,
+    /// `None`: connections are plain.
+    acceptor: Option<SharedAcceptor>,
     times: Times,
     table: Arc<Mutex<Table>>,
 }
@@ -98,8 +124,26 @@ fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
 }
 
 impl AdminListener {
-    pub(super) fn new(listener: TcpListener, times: Times) -> Self {
-        Self { listener, times, table: Arc::default() }
+    /// A listener for connections over TLS, or for plain ones without an acceptor.
+    pub(super) fn new(
+        listener: TcpListener,
+        acceptor: Option<SharedAcceptor>,
+        times: Times,
+    ) -> Self {
+        Self { listener, acceptor, times, table: Arc::default() }
+    }
+
+    /// Accepts the next connection of the socket.
+    async fn next(&self) -> io::Result<(Transport, SocketAddr)> {
+        let (stream, peer) = self.listener.accept().await?;
+        let transport = match &self.acceptor {
+            None => Transport::Plain(stream),
+            Some(acceptor) => {
+                let stream = TlsStream::accept(stream, &acceptor.get());
+                Transport::Tls(Box::new(stream.map_err(io::Error::other)?))
+            }
+        };
+        Ok((transport, peer))
     }
 }
 
@@ -111,7 +155,7 @@ impl axum::serve::Listener for AdminListener {
         // The connections accepted before run once, before the next connection can push them out.
         tokio::task::yield_now().await;
         loop {
-            match self.listener.accept().await {
+            match self.next().await {
                 Ok((stream, peer)) => {
                     let (number, kept) = lock(&self.table).insert();
                     let accepted = Instant::now();
@@ -164,10 +208,26 @@ impl HeadEnd {
     }
 }
 
+/// What a connection goes over.
+enum Transport {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// Calls a method of whichever stream it is.
+macro_rules! of_transport {
+    ($transport:expr, $method:ident ( $($argument:expr),* )) => {
+        match &mut $transport {
+            Transport::Plain(stream) => Pin::new(stream).$method($($argument),*),
+            Transport::Tls(stream) => Pin::new(stream).$method($($argument),*),
+        }
+    };
+}
+
 /// A connection of the admin API. Every operation that has to wait fails with `TimedOut` once the
 /// connection's time is over or its entry in the table is gone.
 pub(crate) struct AdminStream {
-    stream: TcpStream,
+    stream: Transport,
     number: u64,
     table: Arc<Mutex<Table>>,
     /// Resolves when the connection's entry in the table is dropped.
@@ -209,7 +269,7 @@ impl AsyncRead for AdminStream {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
-        let poll = Pin::new(&mut self.stream).poll_read(cx, into);
+        let poll = of_transport!(self.stream, poll_read(cx, into));
         if !self.head.is_over() && self.head.see(&into.filled()[before..]) {
             let (number, over) = (self.number, self.over);
             lock(&self.table).has_asked(number);
@@ -225,17 +285,17 @@ impl AsyncWrite for AdminStream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let poll = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        let poll = of_transport!(self.stream, poll_write(cx, bytes));
         self.or_end(cx, poll)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let poll = Pin::new(&mut self.stream).poll_flush(cx);
+        let poll = of_transport!(self.stream, poll_flush(cx));
         self.or_end(cx, poll)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let poll = Pin::new(&mut self.stream).poll_shutdown(cx);
+        let poll = of_transport!(self.stream, poll_shutdown(cx));
         self.or_end(cx, poll)
     }
 }

@@ -3,6 +3,7 @@
 
 pub(crate) mod callback_tls;
 mod check;
+mod check_admin;
 mod check_peer_tls;
 mod check_timestamp;
 mod check_tls;
@@ -15,6 +16,7 @@ mod key;
 pub mod keys;
 #[cfg(test)]
 mod keys_tests;
+mod keys_admin;
 mod keys_peer_tls;
 pub mod load;
 mod loader;
