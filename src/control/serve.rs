@@ -24,14 +24,17 @@ use crate::control::config::files::ConfigFiles;
 use crate::control::config::reload::{self, Reloader};
 use crate::control::config::settings::Config;
 use crate::control::config::timestamp::Coordination;
-use crate::control::http_client::place_in;
+use crate::control::http_client::{is_over_tls, place_in};
 use crate::control::originals::reader::Originals;
 use crate::control::recovery_progress;
+use crate::control::tags::board::{Members, SharedConnector};
 use crate::control::tenants::{self, PresentTokens};
 use crate::control::timestamp::keeper::{Keeper, Prepared, TimestampError};
 use crate::node::callbacks::listeners::Reserved;
 use crate::node::commands::{Command, Commander};
+use crate::node::settings::PeerTls;
 use crate::node::{self, NodeHandle, StartError};
+use crate::tls::connector::{ClientMaterial, Connector, Trust};
 
 /// How often the control thread looks at the cores. Costs 4 wake-ups a second; a core that failed
 /// is noticed within 250 ms.
@@ -133,13 +136,19 @@ async fn live(
     let (present, tenants) = watch::channel(config.node.tokens.clone());
     let acceptor = config.node.tls.as_ref();
     let acceptor = acceptor.map(|tls| SharedAcceptor::new(Arc::clone(&tls.acceptor)));
-    let told = Told { tokens: tokens.clone(), present, acceptor: acceptor.clone() };
+    let connector = SharedConnector::new(connector_of(config, config.node.peer_tls.as_ref()));
+    let told = Told {
+        tokens: tokens.clone(),
+        present,
+        acceptor: acceptor.clone(),
+        connector: connector.clone(),
+    };
     view.cluster.connect(source(config, files, (&node, told), originals));
     let addresses = doors.addresses();
     if !addresses.is_empty() {
         let (tags_max, hosts) = (config.node.limits.tags_max, &config.admin.hosts);
         let state = AdminState::of(view.clone(), tags_max, hosts, tokens);
-        state.set_members(others(config, &addresses));
+        state.set_members(Members { addresses: others(config, &addresses), connector });
         tokio::spawn(api::serve(doors, acceptor, state));
     }
     tokio::spawn(alarms::watch(view.meters.clone()));
@@ -275,6 +284,19 @@ struct Told {
     present: PresentTokens,
     /// What the admin API accepts connections over TLS with.
     acceptor: Option<SharedAcceptor>,
+    /// What the admin APIs of other members are dialled with over TLS.
+    connector: SharedConnector,
+}
+
+/// Returns what the admin APIs of other members are dialled with over TLS: as the nodes themselves
+/// if these speak TLS with each other, otherwise with the authorities of the system.
+fn connector_of(config: &Config, peers: Option<&PeerTls>) -> Option<Arc<Connector>> {
+    if let Some(peers) = peers {
+        return Some(Arc::clone(&peers.nodes.connector));
+    }
+    config.admin.cluster.iter().find(|address| is_over_tls(address))?;
+    let material = ClientMaterial { trust: Trust::System, identity: None };
+    Connector::new(&material).ok().map(Arc::new)
 }
 
 /// Makes what tells the cores, and the admin API, of what was read.
@@ -287,6 +309,9 @@ fn tell(commander: Commander, told: Told) -> impl Fn(&mut Reloader) + Clone + Se
                     told.present.send_replace(Some(Arc::clone(read)));
                 }
                 (Command::Acceptor(read), Some(acceptor)) => acceptor.set(Arc::clone(read)),
+                (Command::PeerTls(Some(read)), _) => {
+                    told.connector.set(Some(Arc::clone(&read.nodes.connector)));
+                }
                 _ => {}
             }
             commander.command(&command);

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
-use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
-use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
@@ -24,7 +24,7 @@ use super::process::{self, ProcessUse};
 use super::status;
 use crate::control::cluster::desk::OrderError;
 use crate::control::recovery_progress::progress;
-use crate::control::tags::board::TagBoard;
+use crate::control::tags::board::{Members, TagBoard};
 
 /// A client sends its request as soon as it is connected, and a scrape takes milliseconds. A client
 /// that needs longer is stuck or hostile.
@@ -59,11 +59,10 @@ impl AdminState {
         Self { view, process: process::read, tags, guard }
     }
 
-    /// Sets which members are asked for `/statistics/tags?scope=cluster`: `address:port` of the
-    /// other members' admin listeners, without this node's own. Until this is called, such a
-    /// request is answered 501.
-    pub(crate) fn set_members(&self, addresses: Vec<String>) {
-        self.tags.set_members(addresses);
+    /// Sets which members are asked for `/statistics/tags?scope=cluster`. Until this is called, such
+    /// a request is answered 501.
+    pub(crate) fn set_members(&self, members: Members) {
+        self.tags.set_members(members);
     }
 }
 
@@ -228,18 +227,28 @@ fn json_text(document: &serde_json::Value) -> Response {
 }
 
 /// Answers every statistics tag of this node, or with `?scope=cluster` of all members.
-async fn all_tags(State(state): State<AdminState>, uri: Uri) -> Response {
-    tags_answer(&state, None, &uri).await
+async fn all_tags(State(state): State<AdminState>, uri: Uri, headers: HeaderMap) -> Response {
+    tags_answer(&state, None, (&uri, &headers)).await
 }
 
 /// Answers one statistics tag, which stands percent-encoded in the path. A tag that was never seen
 /// is 0.
-async fn one_tag(State(state): State<AdminState>, Path(tag): Path<String>, uri: Uri) -> Response {
-    tags_answer(&state, Some(&tag), &uri).await
+async fn one_tag(
+    State(state): State<AdminState>,
+    Path(tag): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    tags_answer(&state, Some(&tag), (&uri, &headers)).await
 }
 
-async fn tags_answer(state: &AdminState, tag: Option<&str>, uri: &Uri) -> Response {
-    match state.tags.document(tag, uri.query().unwrap_or("")).await {
+async fn tags_answer(
+    state: &AdminState,
+    tag: Option<&str>,
+    (uri, headers): (&Uri, &HeaderMap),
+) -> Response {
+    let token = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    match state.tags.document(tag, uri.query().unwrap_or(""), token).await {
         Ok(document) => {
             ([(CONTENT_TYPE, "application/json")], format!("{document:#}\n")).into_response()
         }

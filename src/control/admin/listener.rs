@@ -9,7 +9,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
+use crate::control::shared::Shared;
 use crate::control::tls_stream::TlsStream;
 use crate::tls::acceptor::Acceptor;
 
@@ -36,25 +37,8 @@ pub(crate) struct Times {
     pub life: Duration,
 }
 
-/// What connections over TLS are accepted with now. The holders of a clone share it.
-#[derive(Clone, Debug)]
-pub(crate) struct SharedAcceptor(Arc<RwLock<Arc<Acceptor>>>);
-
-impl SharedAcceptor {
-    /// Begins with this acceptor.
-    pub(crate) fn new(acceptor: Arc<Acceptor>) -> Self {
-        Self(Arc::new(RwLock::new(acceptor)))
-    }
-
-    /// Sets what further connections are accepted with.
-    pub(crate) fn set(&self, acceptor: Arc<Acceptor>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
-    }
-
-    fn get(&self) -> Arc<Acceptor> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
-    }
-}
+/// What connections over TLS are accepted with now.
+pub(crate) type SharedAcceptor = Shared<Arc<Acceptor>>;
 
 /// The listening socket. It accepts every connection and closes an old one where the table is full.
 pub(crate) struct AdminListener {
