@@ -331,11 +331,15 @@ fn why(error: hyper::Error) -> HttpError {
     if error.is_parse() {
         return HttpError::NotHttp;
     }
-    let source = std::error::Error::source(&error).and_then(|e| e.downcast_ref::<io::Error>());
-    match source {
-        Some(source) => told_by(source),
-        None => HttpError::CutOff,
+    // The reason of the stream may stand behind one that says that the request was not sent.
+    let mut source = std::error::Error::source(&error);
+    while let Some(reason) = source {
+        if let Some(reason) = reason.downcast_ref::<io::Error>() {
+            return told_by(reason);
+        }
+        source = reason.source();
     }
+    HttpError::CutOff
 }
 
 /// Translates an error of the stream.

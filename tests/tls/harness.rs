@@ -27,8 +27,10 @@ pub struct Node {
     pub plain: SocketAddr,
     /// Where clients connect that speak TLS.
     pub secure: SocketAddr,
-    /// The admin API.
+    /// The admin API; that over TLS where there is no plain one.
     pub admin: SocketAddr,
+    /// The admin API over TLS.
+    pub admin_tls: Option<SocketAddr>,
     logged: Arc<Mutex<String>>,
     config: NamedTempFile,
 }
@@ -56,11 +58,16 @@ pub fn command(file: &NamedTempFile, config: &str) -> Command {
     if !config.contains("handshake_timeout_ms") {
         command.env("CHRONOS_TLS_HANDSHAKE_TIMEOUT_MS", "600000");
     }
+    let admin = if has_plain_admin(config) { "127.0.0.1:0" } else { "off" };
     command
-        .args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--no-pin"])
+        .args(["--listen", "127.0.0.1:0", "--admin", admin, "--no-pin"])
         .args(["--shards", "2", "--log-format", "json", "--config"])
         .arg(file.path());
     command
+}
+
+fn has_plain_admin(config: &str) -> bool {
+    !config.contains("enabled = false")
 }
 
 /// A file with this configuration.
@@ -84,7 +91,7 @@ impl Node {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut process = command.spawn_tied().expect("the binary runs");
         let mut errors = BufReader::new(process.stderr.take().expect("piped"));
-        let (mut plain, mut secure, mut admin) = (None, None, None);
+        let (mut plain, mut secure, mut admin, mut admin_tls) = (None, None, None, None);
         let mut seen = String::new();
         while admin.is_none() {
             let mut line = String::new();
@@ -92,7 +99,11 @@ impl Node {
             assert!(count > 0, "the node ended before it said where it listens:\n{seen}");
             plain = plain.or(address_after("clients connect to http://", &line));
             secure = secure.or(address_after("clients connect to https://", &line));
-            admin = address_after("admin API on http://", &line);
+            admin_tls = admin_tls.or(address_after("the admin API is on https://", &line));
+            admin = match has_plain_admin(config) {
+                true => address_after("admin API on http://", &line),
+                false => admin_tls,
+            };
             seen.push_str(&line);
         }
         let logged = Arc::new(Mutex::new(seen));
@@ -104,7 +115,7 @@ impl Node {
         });
         let address = |found: Option<SocketAddr>| found.expect("told first");
         let (plain, secure, admin) = (address(plain), address(secure), address(admin));
-        Node { process, plain, secure, admin, logged, config: file }
+        Node { process, plain, secure, admin, admin_tls, logged, config: file }
     }
 
     /// Everything that the node has logged so far.

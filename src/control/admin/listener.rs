@@ -49,11 +49,17 @@ pub(crate) struct AdminListener {
     table: Arc<Mutex<Table>>,
 }
 
+/// How often clients that fail in TLS are logged.
+const FAILURES_EVERY: Duration = Duration::from_secs(60);
+
 /// The connections held, the oldest first.
 #[derive(Default)]
 struct Table {
     connections: VecDeque<OpenConnection>,
     next: u64,
+    /// Clients that have failed in TLS since the last line of the log, and when that was.
+    failures: u64,
+    told: Option<Instant>,
 }
 
 struct OpenConnection {
@@ -99,6 +105,16 @@ impl Table {
 
     fn remove(&mut self, number: u64) {
         self.connections.retain(|connection| connection.number != number);
+    }
+
+    /// Logs why a client failed in TLS, at once and then once a minute.
+    fn failed(&mut self, peer: SocketAddr, error: &io::Error) {
+        self.failures += 1;
+        if self.told.is_none_or(|told| told.elapsed() >= FAILURES_EVERY) {
+            let count = std::mem::take(&mut self.failures);
+            tracing::warn!(%peer, count, "the admin API over TLS has refused a client: {error}");
+            self.told = Some(Instant::now());
+        }
     }
 }
 
@@ -147,7 +163,8 @@ impl axum::serve::Listener for AdminListener {
                     let table = Arc::clone(&self.table);
                     let over = accepted + self.times.life;
                     let head = HeadEnd::default();
-                    return (AdminStream { stream, number, table, kept, end, over, head }, peer);
+                    let stream = AdminStream { stream, peer, number, table, kept, end, over, head };
+                    return (stream, peer);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the admin listener cannot accept; trying again");
@@ -212,6 +229,7 @@ macro_rules! of_transport {
 /// connection's time is over or its entry in the table is gone.
 pub(crate) struct AdminStream {
     stream: Transport,
+    peer: SocketAddr,
     number: u64,
     table: Arc<Mutex<Table>>,
     /// Resolves when the connection's entry in the table is dropped.
@@ -254,6 +272,11 @@ impl AsyncRead for AdminStream {
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
         let poll = of_transport!(self.stream, poll_read(cx, into));
+        if let (Transport::Tls(_), Poll::Ready(Err(error))) = (&self.stream, &poll)
+            && error.kind() == io::ErrorKind::InvalidData
+        {
+            lock(&self.table).failed(self.peer, error);
+        }
         if !self.head.is_over() && self.head.see(&into.filled()[before..]) {
             let (number, over) = (self.number, self.over);
             lock(&self.table).has_asked(number);
