@@ -6,17 +6,15 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::admin_client::{AdminClient, AdminError, AdminRequest, TlsFlags};
 use super::exit::{EXIT_FAILURE, EXIT_USAGE};
-use super::runtime::block_on;
 use super::terminal::{fail, print};
-use super::token::authorization;
-use crate::control::admin::guard::ORDER_HEADER;
-use crate::control::http_client::{HttpClient, HttpError, HttpRequest};
 
 const EXAMPLES: &str = "\
 Examples:
   chronos backup /backup/today                          of the node on this machine
   chronos backup /backup/today --admin 127.0.0.2:7254   of another one on this machine
+  chronos backup /backup/today --admin https://10.0.0.1:7255 --ca ca.pem     over TLS
   chronos --data-dir /backup/today                      start on it: that is all a restore needs
 
 The node runs on meanwhile. Everything that it had acknowledged when the backup began is in it. On
@@ -27,7 +25,8 @@ file system the bytes are copied.
 A node starts on a backup only under the name that it had. A backup is of one node: in a cluster
 make one of each.
 
-Where tokens are needed (auth.tokens_file), CHRONOS_TOKEN has that of an operator.
+Where tokens are needed (auth.tokens_file), CHRONOS_TOKEN has that of an operator. It goes over TLS
+or to this machine only.
 
 Exit codes:
     0  the backup is there, whole
@@ -49,6 +48,9 @@ pub(super) struct BackupFlags {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7254")]
     admin: String,
 
+    #[command(flatten)]
+    tls: TlsFlags,
+
     /// Print JSON instead of text
     #[arg(long)]
     json: bool,
@@ -59,7 +61,11 @@ pub(super) fn run(flags: &BackupFlags) -> u8 {
     let Ok(directory) = std::path::absolute(&flags.directory) else {
         return fail(&"the directory has no name; give one", EXIT_USAGE);
     };
-    match ask(&flags.admin, &directory) {
+    let client = match AdminClient::new(&flags.tls) {
+        Ok(client) => client,
+        Err(reason) => return fail(&reason, EXIT_USAGE),
+    };
+    match ask(&client, &flags.admin, &directory) {
         Ok(made) if flags.json => print(&format!("{made:#}\n")),
         Ok(made) => {
             let number = |name: &str| made[name].as_u64().unwrap_or(0);
@@ -72,13 +78,9 @@ pub(super) fn run(flags: &BackupFlags) -> u8 {
     }
 }
 
-fn ask(admin: &str, directory: &Path) -> Result<Value, HttpError> {
+fn ask(client: &AdminClient, admin: &str, directory: &Path) -> Result<Value, AdminError> {
     let body = json!({ "directory": directory }).to_string();
-    let token = authorization();
-    let mut headers = vec![("Content-Type", "application/json"), (ORDER_HEADER, "1")];
-    headers.extend(token.as_deref().map(|token| ("Authorization", token)));
-    let (method, path) = ("POST", "/backup");
-    let request = HttpRequest { method, path, headers: &headers, body: body.as_bytes() };
-    let mut client = HttpClient::new(admin, PATIENCE, ANSWER_BYTES_MAX);
-    block_on(async { client.ask(request).await?.document() })?
+    let (method, path, patience, answer_bytes_max) =
+        ("POST", "/backup", PATIENCE, ANSWER_BYTES_MAX);
+    client.ask(admin, AdminRequest { method, path, body: &body, patience, answer_bytes_max })
 }

@@ -3,6 +3,7 @@
 
 #![warn(unreachable_pub)]
 
+mod admin_client;
 mod backup;
 mod cluster;
 mod demo;

@@ -1,5 +1,6 @@
 //! A node as the command line starts it: the variables of the environment, and the node's life.
 
+use super::admin_client::VARIABLES;
 use super::exit::{EXIT_FAILURE, EXIT_OK};
 use super::terminal::fail;
 use super::token::VARIABLE;
@@ -22,7 +23,7 @@ pub(super) fn environment() -> Result<Vec<(String, String)>, Problem> {
     let mut environment = Vec::new();
     for (name, value) in std::env::vars_os() {
         let name = name.to_string_lossy().into_owned();
-        if name.starts_with("CHRONOS_") && name != VARIABLE {
+        if name.starts_with("CHRONOS_") && name != VARIABLE && !VARIABLES.contains(&&*name) {
             environment.push((name.clone(), value.into_string().map_err(|_| not_utf8(name))?));
         }
     }

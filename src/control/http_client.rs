@@ -1,8 +1,9 @@
 //! The HTTP client of the control thread and of the commands. It asks admin APIs, the demo's node
-//! and original nodes. An exchange ends within its time, an answer is bounded in bytes, and each
+//! and original nodes, over TLS where the address begins with `https://`. An exchange ends within its time, an answer is bounded in bytes, and each
 //! error has a sentence of its own.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -12,8 +13,14 @@ use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
+
+use super::tls_stream::{TlsStream, tls_error};
+use crate::tls::connector::Connector;
+use crate::tls::session::{OwnCertificate, TlsError, TlsFault};
 
 /// Longest head of an answer, in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -24,6 +31,12 @@ pub(crate) enum HttpError {
     /// The name has no address, no server listens there, or the connection broke.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// The server is not the one that is meant, refuses this end, or speaks no TLS.
+    #[error("{}", told_of(.0))]
+    Tls(TlsError),
+    /// The server is to be asked over TLS, and nothing says which certificates are good.
+    #[error("there are no authorities to check its certificate with (a node: [cluster] tls_ca)")]
+    NoAuthorities,
     /// The whole exchange took longer than it may.
     #[error("no answer within {} s", .0.as_secs_f64())]
     Late(Duration),
@@ -50,6 +63,35 @@ pub(crate) enum HttpError {
     /// The status is 200, but the body is not the JSON that was expected.
     #[error("the answer is not the JSON that was expected: {0}")]
     NotJson(#[from] serde_json::Error),
+}
+
+/// Says in words what went wrong in TLS.
+fn told_of(error: &TlsError) -> String {
+    match (error.kind, error.own_certificate()) {
+        (TlsFault::Authority, _) => "its certificate comes from no authority that is believed \
+             here; name the file of that authority: --ca FILE or CHRONOS_CA (a node: [cluster] \
+             tls_ca)"
+            .into(),
+        (TlsFault::Name, _) => {
+            format!("its certificate has another name: ask under one that it has ({error})")
+        }
+        (TlsFault::Time, _) => {
+            format!("its certificate has expired or is not valid yet, by the clock here ({error})")
+        }
+        (TlsFault::Certificate, _) => format!("its certificate cannot be used ({error})"),
+        (TlsFault::Alert, Some(OwnCertificate::Asked)) => {
+            "it asks for a certificate: name it with \
+             --cert FILE --key FILE, or CHRONOS_CERT and CHRONOS_KEY"
+                .into()
+        }
+        (TlsFault::Alert, Some(OwnCertificate::Refused)) => {
+            format!("it refuses the certificate that it was shown ({error})")
+        }
+        (TlsFault::Alert, None) => format!("it ends the TLS handshake ({error})"),
+        (TlsFault::Protocol, _) => {
+            format!("it speaks no TLS there, or none that is known here ({error})")
+        }
+    }
 }
 
 /// A request to a server.
@@ -98,21 +140,83 @@ impl HttpAnswer {
     }
 }
 
+/// What the address of a server that speaks TLS begins with.
+const TLS_SCHEME: &str = "https://";
+
+/// Returns `host:port` of an address that may begin with its scheme.
+pub(crate) fn place_in(address: &str) -> &str {
+    let plain = address.strip_prefix("http://").unwrap_or(address);
+    plain.strip_prefix(TLS_SCHEME).unwrap_or(plain).trim_end_matches('/')
+}
+
+/// Whether a server of this address is asked over TLS.
+pub(crate) fn is_over_tls(address: &str) -> bool {
+    address.starts_with(TLS_SCHEME)
+}
+
+/// Returns the host of an address, without scheme, port and brackets.
+pub(crate) fn host_of(address: &str) -> &str {
+    let place = place_in(address);
+    let host = match place.rsplit_once(':') {
+        Some((host, _)) if host.ends_with(']') || !host.contains(':') => host,
+        _ => place,
+    };
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
 /// One server, and the connection to it while there is one.
 #[derive(Debug)]
 pub(crate) struct HttpClient {
     /// The address of the server, as `host:port`.
     address: String,
+    is_over_tls: bool,
+    /// What the server is dialled with over TLS.
+    connector: Option<Arc<Connector>>,
     patience: Duration,
     body_bytes_max: usize,
-    connection: Option<SendRequest<Full<Bytes>>>,
+    connection: Option<Connected>,
+}
+
+/// A connection, and the task that moves its bytes.
+#[derive(Debug)]
+struct Connected {
+    sender: SendRequest<Full<Bytes>>,
+    work: JoinHandle<hyper::Result<()>>,
+}
+
+impl Connected {
+    /// Translates an error of the connection. If the connection had ended before it took the
+    /// request, the task knows why.
+    async fn why(self, error: hyper::Error) -> HttpError {
+        if error.is_canceled() || error.is_closed() {
+            drop(self.sender);
+            if let Ok(Err(reason)) = self.work.await {
+                return why(reason);
+            }
+        }
+        why(error)
+    }
 }
 
 impl HttpClient {
-    /// Makes a client and does not connect yet. `patience` limits one exchange, including the
-    /// look-up of the name and the connection.
+    /// Makes a client and does not connect yet. `address` is `host:port`, with `https://` before it
+    /// for TLS; then [`HttpClient::with`] says whom to believe. `patience` limits one exchange,
+    /// including the look-up of the name and the connection.
     pub(crate) fn new(address: &str, patience: Duration, body_bytes_max: usize) -> Self {
-        Self { address: address.to_owned(), patience, body_bytes_max, connection: None }
+        Self {
+            address: place_in(address).to_owned(),
+            is_over_tls: is_over_tls(address),
+            connector: None,
+            patience,
+            body_bytes_max,
+            connection: None,
+        }
+    }
+
+    /// Dials with this connector where the address is one of TLS.
+    pub(crate) fn with(mut self, connector: Arc<Connector>) -> Self {
+        self.connector = Some(connector);
+        self
     }
 
     /// Sends a request and waits for the whole answer. A request that fails on a connection that
@@ -136,15 +240,15 @@ impl HttpClient {
         let (answer, connection) = timeout(self.patience, exchange)
             .await
             .map_err(|_| HttpError::Late(self.patience))??;
-        self.connection = Some(connection).filter(|connection| !connection.is_closed());
+        self.connection = Some(connection).filter(|connection| !connection.sender.is_closed());
         Ok(answer)
     }
 
     async fn exchange(
         &self,
-        connection: Option<SendRequest<Full<Bytes>>>,
+        connection: Option<Connected>,
         request: HttpRequest<'_>,
-    ) -> Result<(HttpAnswer, SendRequest<Full<Bytes>>), HttpError> {
+    ) -> Result<(HttpAnswer, Connected), HttpError> {
         let mut whole = http::Request::builder().method(request.method).uri(request.path);
         if !request.headers.iter().any(|(name, _)| *name == "Host") {
             whole = whole.header("Host", &self.address);
@@ -157,27 +261,43 @@ impl HttpClient {
             Some(connection) => connection,
             None => self.connect().await?,
         };
-        connection.ready().await.map_err(why)?;
-        let (head, body) = connection.send_request(whole).await.map_err(why)?.into_parts();
+        if let Err(error) = connection.sender.ready().await {
+            return Err(connection.why(error).await);
+        }
+        let (head, body) = match connection.sender.send_request(whole).await {
+            Ok(answer) => answer.into_parts(),
+            Err(error) => return Err(connection.why(error).await),
+        };
         let body = self.read(body).await?;
         Ok((HttpAnswer { status: head.status.as_u16(), headers: head.headers, body }, connection))
     }
 
     /// Connects to one of the addresses of the host. Each address gets an equal share of the
     /// remaining time, so that a silent address does not hide the others.
-    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, HttpError> {
+    async fn connect(&self) -> Result<Connected, HttpError> {
         let end = Instant::now() + self.patience;
         let addresses: Vec<_> = lookup_host(&self.address).await?.collect();
         let mut problem = io::Error::new(io::ErrorKind::NotFound, "the name has no address").into();
         for (address, left) in addresses.iter().zip((1..=addresses.len() as u32).rev()) {
             let share = end.saturating_duration_since(Instant::now()) / left;
             match timeout(share, TcpStream::connect(address)).await {
-                Ok(Ok(stream)) => return handshake(stream).await,
+                Ok(Ok(stream)) => return self.begin(stream).await,
                 Ok(Err(error)) => problem = error.into(),
                 Err(_) => problem = HttpError::Late(self.patience),
             }
         }
         Err(problem)
+    }
+
+    /// Begins TLS, if the server is one of TLS, and HTTP.
+    async fn begin(&self, stream: TcpStream) -> Result<Connected, HttpError> {
+        stream.set_nodelay(true)?;
+        if !self.is_over_tls {
+            return handshake(stream).await;
+        }
+        let connector = self.connector.as_ref().ok_or(HttpError::NoAuthorities)?;
+        let dialled = TlsStream::dial(stream, connector, host_of(&self.address)).await;
+        handshake(dialled.map_err(|error| told_by(&error))?).await
     }
 
     async fn read(&self, body: Incoming) -> Result<Vec<u8>, HttpError> {
@@ -195,14 +315,15 @@ impl HttpClient {
     }
 }
 
-async fn handshake(stream: TcpStream) -> Result<SendRequest<Full<Bytes>>, HttpError> {
-    stream.set_nodelay(true)?;
+async fn handshake<S>(stream: S) -> Result<Connected, HttpError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let mut builder = http1::Builder::new();
     builder.title_case_headers(true).max_buf_size(HEAD_BYTES_MAX);
-    let (connection, work) = builder.handshake(TokioIo::new(stream)).await.map_err(why)?;
+    let (sender, work) = builder.handshake(TokioIo::new(stream)).await.map_err(why)?;
     // The task ends with the client. Its errors reach the exchange that is under way.
-    tokio::spawn(work);
-    Ok(connection)
+    Ok(Connected { sender, work: tokio::spawn(work) })
 }
 
 /// Translates an error of hyper.
@@ -210,12 +331,23 @@ fn why(error: hyper::Error) -> HttpError {
     if error.is_parse() {
         return HttpError::NotHttp;
     }
-    let source = std::error::Error::source(&error).and_then(|e| e.downcast_ref::<io::Error>());
-    match source {
-        Some(source) if source.kind() != io::ErrorKind::UnexpectedEof => {
-            HttpError::Io(io::Error::new(source.kind(), source.to_string()))
+    // The reason of the stream may stand behind one that says that the request was not sent.
+    let mut source = std::error::Error::source(&error);
+    while let Some(reason) = source {
+        if let Some(reason) = reason.downcast_ref::<io::Error>() {
+            return told_by(reason);
         }
-        _ => HttpError::CutOff,
+        source = reason.source();
+    }
+    HttpError::CutOff
+}
+
+/// Translates an error of the stream.
+fn told_by(error: &io::Error) -> HttpError {
+    match tls_error(error) {
+        Some(error) => HttpError::Tls(error.clone()),
+        None if error.kind() == io::ErrorKind::UnexpectedEof => HttpError::CutOff,
+        None => HttpError::Io(io::Error::new(error.kind(), error.to_string())),
     }
 }
 

@@ -13,6 +13,8 @@ mod originals;
 mod pid_file;
 mod recovery_progress;
 mod serve;
+mod shared;
 mod tags;
 mod tenants;
 pub(crate) mod timestamp;
+mod tls_stream;

@@ -6,7 +6,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::watch;
@@ -16,20 +15,26 @@ use tracing::{error, info, warn};
 use super::log;
 use crate::control::admin::alarms;
 use crate::control::admin::api::{self, AdminState};
+use crate::control::admin::doors::{AdminDoors, DoorError, DoorPlan};
 use crate::control::admin::guard::SharedTokens;
+use crate::control::admin::listener::SharedAcceptor;
 use crate::control::admin::node_view::{NodeState, NodeView};
 use crate::control::cluster::desk::Source;
 use crate::control::config::files::ConfigFiles;
 use crate::control::config::reload::{self, Reloader};
 use crate::control::config::settings::Config;
 use crate::control::config::timestamp::Coordination;
+use crate::control::http_client::{is_over_tls, place_in};
 use crate::control::originals::reader::Originals;
 use crate::control::recovery_progress;
+use crate::control::tags::board::{Members, SharedConnector};
 use crate::control::tenants::{self, PresentTokens};
 use crate::control::timestamp::keeper::{Keeper, Prepared, TimestampError};
 use crate::node::callbacks::listeners::Reserved;
 use crate::node::commands::{Command, Commander};
+use crate::node::settings::PeerTls;
 use crate::node::{self, NodeHandle, StartError};
+use crate::tls::connector::{ClientMaterial, Connector, Trust};
 
 /// How often the control thread looks at the cores. Costs 4 wake-ups a second; a core that failed
 /// is noticed within 250 ms.
@@ -53,17 +58,8 @@ pub(crate) enum ServeError {
     )]
     Control(std::io::Error),
     /// The admin API has no listener.
-    #[error(
-        "cannot listen on {address} for the admin API: {source}. Is another node running there? \
-         Choose another address \
-         with --admin or [admin] listen, or --admin off"
-    )]
-    Admin {
-        /// The address asked for.
-        address: SocketAddr,
-        /// The error that the kernel returned.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Admin(#[from] DoorError),
     /// The cores or their listeners cannot start.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -114,25 +110,21 @@ async fn live(
 ) -> Result<(), ServeError> {
     // Signals are installed first: a signal that arrives during the start must not be lost.
     let mut signals = Signals::install().map_err(ServeError::Control)?;
-    let admin_listener = match config.admin.enabled {
-        true => {
-            let address = config.admin.listen;
-            let bound = api::bind(address).await;
-            Some(bound.map_err(|source| ServeError::Admin { address, source })?)
-        }
-        false => None,
-    };
+    let doors = AdminDoors::open(DoorPlan {
+        plain: config.admin.enabled.then_some(config.admin.listen),
+        secure: config.admin.listen_tls,
+    });
+    let doors = doors.await?;
     // Problems of timestamps are told before anything listens.
     let timestamps = &config.timestamp;
     let prepared = timestamps.enabled.then(|| Prepared::new(timestamps)).transpose()?;
     let mut settings = config.node.clone();
-    settings.reserved = reserved(config, admin_listener.as_ref());
+    settings.reserved = reserved(config, &doors);
     let node = node::start(&settings)?;
     let mut keeper = start_keeper(prepared, &node)?;
     let mut view = NodeView::of(&node);
     view.timestamps = keeper.as_ref().map(|keeper| Arc::clone(keeper.board()));
-    let admin_address = admin_listener.as_ref().and_then(|listener| listener.local_addr().ok());
-    announce(config, &view, admin_address);
+    announce(config, &view, &doors);
     if let Some(shortage) = node.files.shortage(&config.node) {
         warn!("{shortage}");
     }
@@ -142,13 +134,22 @@ async fn live(
     let tokens = SharedTokens::default();
     tokens.set(config.node.tokens.clone());
     let (present, tenants) = watch::channel(config.node.tokens.clone());
-    let read = (tokens.clone(), present);
-    view.cluster.connect(source(config, files, (&node, read), originals));
-    if let Some(listener) = admin_listener {
+    let acceptor = config.node.tls.as_ref();
+    let acceptor = acceptor.map(|tls| SharedAcceptor::new(Arc::clone(&tls.acceptor)));
+    let connector = SharedConnector::new(connector_of(config, config.node.peer_tls.as_ref()));
+    let told = Told {
+        tokens: tokens.clone(),
+        present,
+        acceptor: acceptor.clone(),
+        connector: connector.clone(),
+    };
+    view.cluster.connect(source(config, files, (&node, told), originals));
+    let addresses = doors.addresses();
+    if !addresses.is_empty() {
         let (tags_max, hosts) = (config.node.limits.tags_max, &config.admin.hosts);
         let state = AdminState::of(view.clone(), tags_max, hosts, tokens);
-        state.set_members(others(config, admin_address));
-        tokio::spawn(api::serve(listener, state));
+        state.set_members(Members { addresses: others(config, &addresses), connector });
+        tokio::spawn(api::serve(doors, acceptor, state));
     }
     tokio::spawn(alarms::watch(view.meters.clone()));
     tokio::spawn(tenants::watch(tenants));
@@ -248,14 +249,14 @@ async fn failed(keeper: &mut Option<Keeper>) {
 fn source(
     config: &Config,
     files: ConfigFiles,
-    (node, (tokens, present)): (&NodeHandle, (SharedTokens, PresentTokens)),
+    (node, told): (&NodeHandle, Told),
     originals: Originals,
 ) -> Source {
     let file = files.members();
     let reloader = Arc::new(Mutex::new(Reloader::new(files, config.clone(), node.view.clone())));
     let commander = node.commander();
     let (readers, progress) = (originals.clone(), originals.clone());
-    let tell = tell(node.commander(), (tokens, present));
+    let tell = tell(node.commander(), told);
     tokio::spawn(look_at_files(Arc::clone(&reloader), tell.clone()));
     let reload = move || {
         let mut reloader = reloader.lock().unwrap_or_else(PoisonError::into_inner);
@@ -276,16 +277,42 @@ fn source(
     }
 }
 
+/// Who on the control thread is told of what was read.
+#[derive(Clone)]
+struct Told {
+    tokens: SharedTokens,
+    present: PresentTokens,
+    /// What the admin API accepts connections over TLS with.
+    acceptor: Option<SharedAcceptor>,
+    /// What the admin APIs of other members are dialled with over TLS.
+    connector: SharedConnector,
+}
+
+/// Returns what the admin APIs of other members are dialled with over TLS: as the nodes themselves
+/// if these speak TLS with each other, otherwise with the authorities of the system.
+fn connector_of(config: &Config, peers: Option<&PeerTls>) -> Option<Arc<Connector>> {
+    if let Some(peers) = peers {
+        return Some(Arc::clone(&peers.nodes.connector));
+    }
+    config.admin.cluster.iter().find(|address| is_over_tls(address))?;
+    let material = ClientMaterial { trust: Trust::System, identity: None };
+    Connector::new(&material).ok().map(Arc::new)
+}
+
 /// Makes what tells the cores, and the admin API, of what was read.
-fn tell(
-    commander: Commander,
-    (tokens, present): (SharedTokens, PresentTokens),
-) -> impl Fn(&mut Reloader) + Clone + Send {
+fn tell(commander: Commander, told: Told) -> impl Fn(&mut Reloader) + Clone + Send {
     move |reloader| {
         for command in reloader.take_commands() {
-            if let Command::Tokens(read) = &command {
-                tokens.set(Some(Arc::clone(read)));
-                present.send_replace(Some(Arc::clone(read)));
+            match (&command, &told.acceptor) {
+                (Command::Tokens(read), _) => {
+                    told.tokens.set(Some(Arc::clone(read)));
+                    told.present.send_replace(Some(Arc::clone(read)));
+                }
+                (Command::Acceptor(read), Some(acceptor)) => acceptor.set(Arc::clone(read)),
+                (Command::PeerTls(Some(read)), _) => {
+                    told.connector.set(Some(Arc::clone(&read.nodes.connector)));
+                }
+                _ => {}
             }
             commander.command(&command);
         }
@@ -306,25 +333,25 @@ async fn look_at_files(reloader: Arc<Mutex<Reloader>>, tell: impl Fn(&mut Reload
 
 /// Returns the listeners of the deployment that no callback may reach, beside the listeners for
 /// clients.
-fn reserved(config: &Config, admin: Option<&TcpListener>) -> Reserved {
+fn reserved(config: &Config, doors: &AdminDoors) -> Reserved {
     let served = Some(&config.timestamp.served).filter(|_| config.timestamp.enabled);
     let timestamps = served.into_iter().flat_map(|served| [served.listen, served.listen_tls]);
-    let admin = admin.and_then(|listener| listener.local_addr().ok());
+    let named = config.admin.cluster.iter();
     Reserved {
-        own: admin.into_iter().chain(timestamps.flatten()).collect(),
-        named: config.admin.cluster.clone(),
+        own: doors.addresses().into_iter().chain(timestamps.flatten()).collect(),
+        named: named.map(|address| place_in(address).to_owned()).collect(),
     }
 }
 
 /// Returns the admin listeners of the other members.
-fn others(config: &Config, own: Option<SocketAddr>) -> Vec<String> {
-    let own = own.map(|address| address.to_string());
-    let addresses = config.admin.cluster.iter();
-    addresses.filter(|address| Some(*address) != own.as_ref()).cloned().collect()
+fn others(config: &Config, own: &[SocketAddr]) -> Vec<String> {
+    let own: Vec<String> = own.iter().map(SocketAddr::to_string).collect();
+    let is_other = |address: &&String| !own.iter().any(|own| own == place_in(address));
+    config.admin.cluster.iter().filter(is_other).cloned().collect()
 }
 
 /// Logs what a start is worth.
-fn announce(config: &Config, view: &NodeView, admin_address: Option<SocketAddr>) {
+fn announce(config: &Config, view: &NodeView, doors: &AdminDoors) {
     let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
     match config.node.serves_timers {
         true if config.node.plain_clients => {
@@ -347,18 +374,33 @@ fn announce(config: &Config, view: &NodeView, admin_address: Option<SocketAddr>)
     }
     let features = view.kernel_features.join(", ");
     info!(release = view.kernel_release, "kernel features in use: {features}");
-    match admin_address {
-        Some(address) => {
-            info!("admin API on http://{address}: /healthz /readyz /metrics /status /cluster")
-        }
-        None => info!("admin API off"),
-    }
+    announce_admin(config, doors);
     if !is_alone(config) {
         reload::announce(config);
     }
     announce_timestamps(config, view);
-    if config.admin.enabled && !config.admin.listen.ip().is_loopback() {
-        warn!("the admin API has no authentication and listens beyond loopback: keep others out");
+}
+
+fn announce_admin(config: &Config, doors: &AdminDoors) {
+    if let Some(address) = doors.secure_address() {
+        info!("over TLS the admin API is on https://{address}");
+        let is_open = !address.ip().to_canonical().is_loopback();
+        if is_open && config.tokens_file.is_empty() {
+            warn!(
+                "the admin API over TLS takes orders from whoever has a certificate of [tls] \
+                 client_ca, if it asks for one at all: set [auth] tokens_file"
+            );
+        }
+    }
+    match doors.plain_address() {
+        Some(address) => {
+            info!("admin API on http://{address}: /healthz /readyz /metrics /status /cluster");
+            if !address.ip().to_canonical().is_loopback() {
+                warn!("the plain admin API listens beyond loopback: keep others out");
+            }
+        }
+        None if doors.secure_address().is_none() => info!("admin API off"),
+        None => {}
     }
 }
 

@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 
 use rustls::pki_types::ServerName;
 use rustls::{
-    CertificateError, ClientConnection, Connection, Error, HandshakeKind, ServerConnection,
+    AlertDescription, CertificateError, ClientConnection, Connection, Error, HandshakeKind,
+    ServerConnection,
 };
 
 use super::acceptor::Acceptor;
@@ -27,6 +28,17 @@ pub struct TlsError {
     /// What kind of reason it is.
     pub kind: TlsFault,
     text: String,
+    /// What the other end has told, if it has.
+    alert: Option<AlertDescription>,
+}
+
+/// What the other end says of this end's certificate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OwnCertificate {
+    /// It asks for one, and was shown none.
+    Asked,
+    /// It does not take the one that it was shown.
+    Refused,
 }
 
 /// Kinds of reasons for which a connection cannot go on.
@@ -48,7 +60,7 @@ pub enum TlsFault {
 
 impl TlsError {
     fn protocol(text: String) -> Self {
-        Self { kind: TlsFault::Protocol, text }
+        Self { kind: TlsFault::Protocol, text, alert: None }
     }
 
     fn of(error: &Error) -> Self {
@@ -70,7 +82,26 @@ impl TlsError {
             Error::AlertReceived(_) => TlsFault::Alert,
             _ => TlsFault::Protocol,
         };
-        Self { kind, text: error.to_string() }
+        let alert = match error {
+            Error::AlertReceived(alert) => Some(*alert),
+            _ => None,
+        };
+        Self { kind, text: error.to_string(), alert }
+    }
+
+    /// What the other end has told of this end's certificate (RFC 8446, section 6.2).
+    pub fn own_certificate(&self) -> Option<OwnCertificate> {
+        match self.alert? {
+            AlertDescription::CertificateRequired => Some(OwnCertificate::Asked),
+            AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::DecryptError => Some(OwnCertificate::Refused),
+            _ => None,
+        }
     }
 }
 

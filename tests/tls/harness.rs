@@ -27,8 +27,10 @@ pub struct Node {
     pub plain: SocketAddr,
     /// Where clients connect that speak TLS.
     pub secure: SocketAddr,
-    /// The admin API.
+    /// The admin API; that over TLS where there is no plain one.
     pub admin: SocketAddr,
+    /// The admin API over TLS.
+    pub admin_tls: Option<SocketAddr>,
     logged: Arc<Mutex<String>>,
     config: NamedTempFile,
 }
@@ -63,11 +65,16 @@ fn command_at(file: &NamedTempFile, config: &str, listen: SocketAddr) -> Command
     if !config.contains("\nlisten = ") {
         command.args(["--listen", &listen.to_string()]);
     }
+    let admin = if has_plain_admin(config) { "127.0.0.1:0" } else { "off" };
     command
-        .args(["--admin", "127.0.0.1:0", "--no-pin"])
+        .args(["--admin", admin, "--no-pin"])
         .args(["--shards", "2", "--log-format", "json", "--config"])
         .arg(file.path());
     command
+}
+
+fn has_plain_admin(config: &str) -> bool {
+    !config.contains("enabled = false")
 }
 
 /// A file with this configuration.
@@ -88,7 +95,7 @@ impl Node {
         let file = config_file(config);
         let mut command = command(&file, config);
         command.envs(variables.iter().map(|(name, value)| (name, value)));
-        let node = Node::run(command, file);
+        let node = Node::run(command, file, config);
         assert!(node.plain.port() != 0 && node.secure.port() != 0, "{}", node.logged());
         node
     }
@@ -97,7 +104,7 @@ impl Node {
     pub fn start_at(config: &str, listen: SocketAddr) -> Node {
         let file = config_file(config);
         let command = command_at(&file, config, listen);
-        Node::run(command, file)
+        Node::run(command, file, config)
     }
 
     /// Starts a process of two shards that serves timestamps and no timers.
@@ -106,15 +113,15 @@ impl Node {
         let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
         command.env_clear().args(["timestamp", "serve", "--admin", "127.0.0.1:0", "--no-pin"]);
         command.args(["--shards", "2", "--log-format", "json", "--config"]).arg(file.path());
-        Node::run(command, file)
+        Node::run(command, file, config)
     }
 
     /// Starts a process. Where it does not listen, the address has port 0.
-    fn run(mut command: Command, file: NamedTempFile) -> Node {
+    fn run(mut command: Command, file: NamedTempFile, config: &str) -> Node {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut process = command.spawn_tied().expect("the binary runs");
         let mut errors = BufReader::new(process.stderr.take().expect("piped"));
-        let (mut plain, mut secure, mut admin) = (None, None, None);
+        let (mut plain, mut secure, mut admin, mut admin_tls) = (None, None, None, None);
         let mut seen = String::new();
         while admin.is_none() {
             let mut line = String::new();
@@ -122,7 +129,11 @@ impl Node {
             assert!(count > 0, "the node ended before it said where it listens:\n{seen}");
             plain = plain.or(address_after("clients connect to http://", &line));
             secure = secure.or(address_after("clients connect to https://", &line));
-            admin = address_after("admin API on http://", &line);
+            admin_tls = admin_tls.or(address_after("the admin API is on https://", &line));
+            admin = match has_plain_admin(config) {
+                true => address_after("admin API on http://", &line),
+                false => admin_tls,
+            };
             seen.push_str(&line);
         }
         let logged = Arc::new(Mutex::new(seen));
@@ -135,7 +146,7 @@ impl Node {
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let address = |found: Option<SocketAddr>| found.unwrap_or(nowhere);
         let (plain, secure, admin) = (address(plain), address(secure), address(admin));
-        Node { process, plain, secure, admin, logged, config: file }
+        Node { process, plain, secure, admin, admin_tls, logged, config: file }
     }
 
     /// Everything that the node has logged so far.

@@ -2,6 +2,8 @@
 //! certificates made for each test. The other end is rustls without the project's code, and `curl`
 //! and `openssl` where they are installed.
 
+mod admin;
+mod admin_cli;
 mod authorities;
 mod callback_server;
 mod callbacks;

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use super::context::{Context, Success};
 use super::plan::{ChangeKind, ChangePlan, Decision, Lists, Procedure};
-use super::request::request;
-use super::survey::{NodeReport, Survey, ask};
+use super::survey::{NodeReport, Survey};
+use crate::cli::admin_client::AdminError;
 use crate::control::http_client::HttpError;
 
 /// Pause between two looks at all nodes. A look costs each node some 100 us of its control thread.
@@ -201,7 +201,7 @@ impl<'a> Work<'a> {
 
     fn look_at(&self, name: &str) -> Result<NodeReport, String> {
         let admin = self.admin(name)?;
-        ask(admin).map_err(|error| format!("{name}: no answer from {admin}: {error}"))
+        self.context.ask(admin).map_err(|error| format!("{name}: no answer from {admin}: {error}"))
     }
 
     /// Gives a node other members. With `expected`, the node refuses unless it has those members
@@ -226,9 +226,10 @@ impl<'a> Work<'a> {
         body: Option<&Value>,
     ) -> Result<(), String> {
         let admin = self.admin(name)?;
-        request(admin, method, path, body).map(|_| ()).map_err(|error| {
+        self.context.request(admin, method, path, body).map(|_| ()).map_err(|error| {
             let text = match error {
-                HttpError::Refused { text, .. } => text,
+                AdminError::Http(HttpError::Refused { text, .. }) => text,
+                AdminError::NotSent(text) => text,
                 error => format!("no answer from {admin}: {error}"),
             };
             format!("{name}: {text}\nrun the same command again when that is repaired: it goes on")

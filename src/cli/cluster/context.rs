@@ -3,9 +3,12 @@
 use std::io::Write;
 use std::time::Duration;
 
+use crate::cli::admin_client::AdminClient;
+
 /// The flags that all commands share.
 pub(crate) struct Context {
     pub admin: Vec<String>,
+    pub client: AdminClient,
     pub json: bool,
     pub timeout: Duration,
 }

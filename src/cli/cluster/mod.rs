@@ -18,6 +18,7 @@ use serde_json::json;
 use self::certs::CertsFlags;
 use self::context::{Context, Success};
 use self::plan::{ChangeKind, Procedure};
+use crate::cli::admin_client::{AdminClient, TlsFlags};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
 use crate::cli::terminal::{fail, print};
 
@@ -28,17 +29,19 @@ Examples:
   chronos cluster leave 10.0.0.2:7253 --admin 10.0.0.1:7254
   chronos cluster leave --dead 10.0.0.2:7253 --admin 10.0.0.1:7254
   chronos cluster resync --admin 10.0.0.1:7254 --json
+  chronos cluster status --admin https://10.0.0.1:7255 --ca ca.pem
   chronos cluster certs --help                  certificates for TLS
 
 Nodes are named as all members write them. Admin APIs of members that no --admin names are looked
 for at the [cluster] admin_addresses of those that are, and at the member's host under the port of
-the first --admin.
+the first --admin, over TLS if that is.
 
 join and leave write the members into the configuration files of all nodes, have the timers moved,
 wait for it, and write the members again (joining nodes must run already; nodes that left may be
 stopped afterwards). Interrupted, they go on when they are run again.
 
-Where tokens are needed (auth.tokens_file), CHRONOS_TOKEN has that of an operator.
+Where tokens are needed (auth.tokens_file), CHRONOS_TOKEN has that of an operator. It goes over TLS
+(https://) or to this machine only.
 
 Exit codes:
     0  done, or there was nothing left to do; status: all members answer and agree
@@ -52,9 +55,12 @@ pub(super) struct ClusterFlags {
     #[command(subcommand)]
     command: ClusterCommand,
 
-    /// Admin API of a live member; may be given several times
+    /// Admin API of a live member, over TLS with https:// before it; may be given several times
     #[arg(long, global = true, value_name = "HOST:PORT", default_value = "127.0.0.1:7254")]
     admin: Vec<String>,
+
+    #[command(flatten)]
+    tls: TlsFlags,
 
     /// Print one JSON document instead of text
     #[arg(long, global = true)]
@@ -93,8 +99,13 @@ enum ClusterCommand {
 
 /// Runs one of the commands; returns the exit code.
 pub(super) fn run(flags: &ClusterFlags) -> u8 {
+    let client = match AdminClient::new(&flags.tls) {
+        Ok(client) => client,
+        Err(reason) => return fail(&reason, EXIT_USAGE),
+    };
     let context = Context {
         admin: flags.admin.clone(),
+        client,
         json: flags.json,
         timeout: Duration::from_secs(flags.timeout),
     };

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::context::Context;
 use super::plan::Lists;
-use super::request::request;
-use crate::control::http_client::HttpError;
+use crate::cli::admin_client::AdminError;
+use crate::control::http_client::{is_over_tls, place_in};
 
 /// Most addresses asked in one survey: every member at two addresses, and some wrong ones.
 const ASKED_MAX: usize = 512;
@@ -55,7 +55,7 @@ impl Context {
                 if asked.contains_key(&admin) {
                     continue;
                 }
-                let result = ask(&admin);
+                let result = self.ask(&admin);
                 let said = result.as_ref().err().map_or("another node".into(), ToString::to_string);
                 asked.insert(admin, said);
                 if let Ok(report) = result {
@@ -88,10 +88,12 @@ impl Context {
     }
 
     /// Guesses where a member's admin API is: at the member's host, at the port of the first
-    /// address that was given.
+    /// address that was given, over TLS if that is.
     fn guess(&self, name: &str) -> Option<String> {
-        let (_, port) = self.admin.first()?.rsplit_once(':')?;
-        Some(format!("{}:{port}", host_of(name)))
+        let first = self.admin.first()?;
+        let (_, port) = place_in(first).rsplit_once(':')?;
+        let scheme = if is_over_tls(first) { "https://" } else { "" };
+        Some(format!("{scheme}{}:{port}", host_of(name)))
     }
 }
 
@@ -154,31 +156,33 @@ impl Survey {
     }
 }
 
-/// Asks one admin API for `/cluster`.
-pub(crate) fn ask(admin: &str) -> Result<NodeReport, HttpError> {
-    let document = request(admin, "GET", "/cluster", None)?;
-    let lists = |name: &str| names(&document["membership"][name]);
-    let count = |name: &str| document["resynchronisation"][name].as_u64().unwrap_or(0);
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let members = document["members"].as_array().into_iter().flatten();
-    Ok(NodeReport {
-        admin: admin.to_owned(),
-        name: text(&document["name"]),
-        lists: Lists {
-            nodes: lists("nodes"),
-            joining: lists("joining"),
-            leaving: lists("leaving"),
-        },
-        believed: members.map(|m| (text(&m["name"]), text(&m["liveness"]))).collect(),
-        // A node that does not say whether it is at rest counts as running.
-        is_running: document["resynchronisation"]["is_running"].as_bool().unwrap_or(true),
-        seen: count("seen"),
-        total: count("total"),
-        misplaced: count("misplaced"),
-        moved: count("moved"),
-        timers: document["timers"].as_u64().unwrap_or(0),
-        document,
-    })
+impl Context {
+    /// Asks one admin API for `/cluster`.
+    pub(super) fn ask(&self, admin: &str) -> Result<NodeReport, AdminError> {
+        let document = self.request(admin, "GET", "/cluster", None)?;
+        let lists = |name: &str| names(&document["membership"][name]);
+        let count = |name: &str| document["resynchronisation"][name].as_u64().unwrap_or(0);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let members = document["members"].as_array().into_iter().flatten();
+        Ok(NodeReport {
+            admin: admin.to_owned(),
+            name: text(&document["name"]),
+            lists: Lists {
+                nodes: lists("nodes"),
+                joining: lists("joining"),
+                leaving: lists("leaving"),
+            },
+            believed: members.map(|m| (text(&m["name"]), text(&m["liveness"]))).collect(),
+            // A node that does not say whether it is at rest counts as running.
+            is_running: document["resynchronisation"]["is_running"].as_bool().unwrap_or(true),
+            seen: count("seen"),
+            total: count("total"),
+            misplaced: count("misplaced"),
+            moved: count("moved"),
+            timers: document["timers"].as_u64().unwrap_or(0),
+            document,
+        })
+    }
 }
 
 fn addresses_of(document: &Value) -> Vec<String> {
@@ -203,11 +207,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::cli::admin_client::{AdminClient, TlsFlags};
 
     #[test]
     fn an_admin_api_is_looked_for_at_the_host_of_its_node() {
         let admin = vec!["10.0.0.1:7254".into()];
-        let context = Context { admin, json: false, timeout: Duration::from_secs(1) };
+        let client = AdminClient::new(&TlsFlags::default()).expect("no files");
+        let timeout = Duration::from_secs(1);
+        let mut context = Context { admin, client, json: false, timeout };
         for (name, guess) in [
             ("10.0.0.2:7253", "10.0.0.2:7254"),
             ("node-2", "node-2:7254"),
@@ -216,6 +223,8 @@ mod tests {
         ] {
             assert_eq!(context.guess(name).as_deref(), Some(guess));
         }
+        context.admin = vec!["https://10.0.0.1:7255/".into()];
+        assert_eq!(context.guess("[fd00::2]:7253").as_deref(), Some("https://[fd00::2]:7255"));
     }
 
     fn report(name: &str, nodes: &[&str]) -> (String, NodeReport) {

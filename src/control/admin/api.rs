@@ -2,30 +2,29 @@
 //! listener of its own. A connection carries one request. The head must be there within 3 s, and
 //! the connection ends within 10 s. So a client can hold neither memory nor the control thread.
 
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
-use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
-use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use tokio::net::TcpListener;
 
+use super::doors::AdminDoors;
 use super::guard::{RequestGuard, SharedTokens, guard};
-use super::listener::{AdminListener, Times};
+use super::listener::{AdminListener, SharedAcceptor, Times};
 use super::metrics;
 use super::node_view::{NodeState, NodeView};
 use super::process::{self, ProcessUse};
 use super::status;
 use crate::control::cluster::desk::OrderError;
 use crate::control::recovery_progress::progress;
-use crate::control::tags::board::TagBoard;
+use crate::control::tags::board::{Members, TagBoard};
 
 /// A client sends its request as soon as it is connected, and a scrape takes milliseconds. A client
 /// that needs longer is stuck or hostile.
@@ -60,28 +59,27 @@ impl AdminState {
         Self { view, process: process::read, tags, guard }
     }
 
-    /// Sets which members are asked for `/statistics/tags?scope=cluster`: `address:port` of the
-    /// other members' admin listeners, without this node's own. Until this is called, such a
-    /// request is answered 501.
-    pub(crate) fn set_members(&self, addresses: Vec<String>) {
-        self.tags.set_members(addresses);
+    /// Sets which members are asked for `/statistics/tags?scope=cluster`. Until this is called, such
+    /// a request is answered 501.
+    pub(crate) fn set_members(&self, members: Members) {
+        self.tags.set_members(members);
     }
 }
 
-/// Opens the admin listener. Errors are the kernel's.
-pub(crate) async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address).await
-}
-
-/// Serves until the future is dropped. Must run inside the control thread's runtime.
-pub(crate) async fn serve(listener: TcpListener, state: AdminState) {
-    let listener = AdminListener::new(listener, TIMES);
+/// Serves until the future is dropped. Must run inside the control thread's runtime. `acceptor`:
+/// what connections over TLS are accepted with.
+pub(crate) async fn serve(doors: AdminDoors, acceptor: Option<SharedAcceptor>, state: AdminState) {
+    let AdminDoors { plain, secure } = doors;
     let tags = Arc::clone(&state.tags);
-    tokio::select! {
+    let over_tls = AdminState { guard: Arc::new(state.guard.over_tls()), ..state.clone() };
+    let serve = |listener: Option<TcpListener>, acceptor, state| async move {
+        let Some(listener) = listener else { return };
+        let listener = AdminListener::new(listener, acceptor, TIMES);
         // Ends only on a listener's error, and this listener has none: it retries.
-        _ = axum::serve(listener, router(state)) => {}
-        () = tags.listen() => {}
-    }
+        let _ = axum::serve(listener, router(state)).await;
+    };
+    let secure = secure.filter(|_| acceptor.is_some());
+    tokio::join!(serve(plain, None, state), serve(secure, acceptor, over_tls), tags.listen());
 }
 
 fn router(state: AdminState) -> Router {
@@ -229,18 +227,28 @@ fn json_text(document: &serde_json::Value) -> Response {
 }
 
 /// Answers every statistics tag of this node, or with `?scope=cluster` of all members.
-async fn all_tags(State(state): State<AdminState>, uri: Uri) -> Response {
-    tags_answer(&state, None, &uri).await
+async fn all_tags(State(state): State<AdminState>, uri: Uri, headers: HeaderMap) -> Response {
+    tags_answer(&state, None, (&uri, &headers)).await
 }
 
 /// Answers one statistics tag, which stands percent-encoded in the path. A tag that was never seen
 /// is 0.
-async fn one_tag(State(state): State<AdminState>, Path(tag): Path<String>, uri: Uri) -> Response {
-    tags_answer(&state, Some(&tag), &uri).await
+async fn one_tag(
+    State(state): State<AdminState>,
+    Path(tag): Path<String>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response {
+    tags_answer(&state, Some(&tag), (&uri, &headers)).await
 }
 
-async fn tags_answer(state: &AdminState, tag: Option<&str>, uri: &Uri) -> Response {
-    match state.tags.document(tag, uri.query().unwrap_or("")).await {
+async fn tags_answer(
+    state: &AdminState,
+    tag: Option<&str>,
+    (uri, headers): (&Uri, &HeaderMap),
+) -> Response {
+    let token = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    match state.tags.document(tag, uri.query().unwrap_or(""), token).await {
         Ok(document) => {
             ([(CONTENT_TYPE, "application/json")], format!("{document:#}\n")).into_response()
         }
@@ -256,6 +264,7 @@ mod tests {
     use crate::shard::tag_counts::{TagCounts, TagGroup};
     use crate::wire::timer_json::Tag;
     use std::io::{Read, Write};
+    use std::net::SocketAddr;
 
     /// Serves a view on a free port, on a thread of its own. Returns the address.
     fn served(view: NodeView, times: Times) -> SocketAddr {
@@ -263,14 +272,14 @@ mod tests {
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(async {
-                let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("a port");
+                let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
                 tell.send(listener.local_addr().expect("bound")).expect("the test waits");
                 let process = |_| ProcessUse::default();
                 let state = AdminState {
                     process,
                     ..AdminState::of(view, 1_000, &[], SharedTokens::default())
                 };
-                let _ = axum::serve(AdminListener::new(listener, times), router(state)).await;
+                let _ = axum::serve(AdminListener::new(listener, None, times), router(state)).await;
             });
         });
         hear.recv().expect("the server starts")

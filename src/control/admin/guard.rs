@@ -1,6 +1,7 @@
 //! Which requests the admin API takes. It refuses requests that a web page makes its visitor's
 //! browser send, orders in a form that a callback can have, and, if there are tokens
-//! (`auth.tokens_file`), orders without the token of an operator.
+//! (`auth.tokens_file`), orders without the token of an operator. Over TLS, which a network of others
+//! may reach, all that is asked for needs a token then.
 //!
 //! A page can lead its own name to the address of a node and ask under that name (DNS rebinding).
 //! So a request must name an address, or a name that no page can own: a name without a dot belongs
@@ -32,30 +33,40 @@ impl SharedTokens {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = tokens;
     }
 
-    /// Returns why an order is not taken.
-    fn refusal(&self, headers: &HeaderMap) -> Option<(StatusCode, String)> {
+    /// Returns why a request is not taken that needs a token.
+    fn refusal(&self, is_order: bool, headers: &HeaderMap) -> Option<(StatusCode, String)> {
         let tokens = self.0.read().unwrap_or_else(PoisonError::into_inner).clone()?;
         let shown = headers.get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
         let role = shown.and_then(|token| tokens.role_of(token));
         match role {
             Some(Role::Operator) => None,
+            Some(_) if !is_order => None,
             Some(role) => {
                 let text =
                     format!("an order needs the token of an operator, got one of a {role}\n");
                 Some((StatusCode::FORBIDDEN, text))
             }
             None => {
-                let text = "an order needs the token of an operator (auth.tokens_file); set \
-                            CHRONOS_TOKEN to it where you type the command\n";
-                Some((StatusCode::UNAUTHORIZED, text.into()))
+                let needs = match is_order {
+                    true => "an order needs the token of an operator",
+                    false => "over TLS each request needs a token, of any role to look",
+                };
+                let text = format!(
+                    "{needs} (auth.tokens_file); set CHRONOS_TOKEN to it where you type the \
+                     command\n"
+                );
+                Some((StatusCode::UNAUTHORIZED, text))
             }
         }
     }
 }
 
-/// The names under which clients may ask for the admin API, beside addresses.
+/// The names under which clients may ask for the admin API, beside addresses, and the tokens.
+#[derive(Clone)]
 pub(crate) struct RequestGuard {
     names: Vec<String>,
+    /// Whether who only looks needs a token, too.
+    looks_need_tokens: bool,
     cluster: Arc<ClusterDesk>,
     tokens: SharedTokens,
 }
@@ -66,7 +77,12 @@ impl RequestGuard {
         let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let names = hosts.iter().map(String::as_str).chain([own.trim()]);
         let names = names.filter(|name| !name.is_empty()).map(|name| host_of(name).to_owned());
-        Self { names: names.collect(), cluster, tokens }
+        Self { names: names.collect(), looks_need_tokens: false, cluster, tokens }
+    }
+
+    /// The guard of requests over TLS: they need a token even to look.
+    pub(crate) fn over_tls(&self) -> Self {
+        Self { looks_need_tokens: true, ..self.clone() }
     }
 
     /// Returns why a request is not taken, as status and text. Returns `None` when the request may
@@ -90,7 +106,8 @@ impl RequestGuard {
             let text = format!("an order needs the header {ORDER_HEADER}: 1\n");
             return Some((StatusCode::FORBIDDEN, text));
         }
-        if is_order { self.tokens.refusal(headers) } else { None }
+        let needs_token = is_order || self.looks_need_tokens;
+        if needs_token { self.tokens.refusal(is_order, headers) } else { None }
     }
 
     fn knows(&self, host: &str) -> bool {
@@ -104,8 +121,9 @@ impl RequestGuard {
     }
 }
 
-/// Returns the host of `host`, `host:port` or `[address]:port`.
+/// Returns the host of `host`, `host:port` or `[address]:port`, or of that behind `https://`.
 fn host_of(text: &str) -> &str {
+    let text = text.strip_prefix("https://").unwrap_or(text);
     match text.rsplit_once(':') {
         Some((host, _)) if host.ends_with(']') || !host.contains(':') => host,
         _ => text,
@@ -200,6 +218,22 @@ mod tests {
         assert_eq!(status(false, None), None, "who only looks needs none");
         guard.tokens.set(None);
         assert_eq!(status(true, None), None);
+    }
+
+    #[test]
+    fn over_tls_who_only_looks_needs_a_token_of_any_role() {
+        let guard = guard_of().over_tls();
+        let status = |token: Option<&str>| {
+            let mut lines = vec![("host", "127.0.0.1:7255")];
+            lines.extend(token.map(|shown| ("authorization", shown)));
+            guard.refusal(false, &headers(&lines)).map(|(status, _)| status.as_u16())
+        };
+        assert_eq!(status(None), None, "there are no tokens");
+        let line = crate::node::clients::tokens::line_of("x", Role::Reader, "reads");
+        let tokens = Tokens::parse(line.as_bytes()).expect("a token");
+        guard.tokens.set(Some(Arc::new(tokens)));
+        assert_eq!(status(Some("Bearer reads")), None);
+        assert_eq!((status(None), status(Some("Bearer other"))), (Some(401), Some(401)));
     }
 
     #[test]

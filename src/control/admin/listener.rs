@@ -1,7 +1,8 @@
 //! The connections of the admin API. Every connection is accepted at once, and 64 are held at a
 //! time. When all 64 are taken, the oldest connection that has sent no request yet is closed for
 //! the next one. So a client that connects and keeps silent holds up nobody, least of all the
-//! supervisor that asks for `/healthz`.
+//! supervisor that asks for `/healthz`. Over TLS a handshake is part of its connection: it has the
+//! time of the head, and its connection has sent no request yet.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -16,6 +17,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
+
+use crate::control::shared::Shared;
+use crate::control::tls_stream::TlsStream;
+use crate::tls::acceptor::Acceptor;
 
 /// Connections held at a time. With the HTTP library's read buffer of at most 400 KiB each, hostile
 /// clients hold at most 25 MiB.
@@ -32,18 +37,29 @@ pub(crate) struct Times {
     pub life: Duration,
 }
 
+/// What connections over TLS are accepted with now.
+pub(crate) type SharedAcceptor = Shared<Arc<Acceptor>>;
+
 /// The listening socket. It accepts every connection and closes an old one where the table is full.
 pub(crate) struct AdminListener {
     listener: TcpListener,
+    /// `None`: connections are plain.
+    acceptor: Option<SharedAcceptor>,
     times: Times,
     table: Arc<Mutex<Table>>,
 }
+
+/// How often clients that fail in TLS are logged.
+const FAILURES_EVERY: Duration = Duration::from_secs(60);
 
 /// The connections held, the oldest first.
 #[derive(Default)]
 struct Table {
     connections: VecDeque<OpenConnection>,
     next: u64,
+    /// Clients that have failed in TLS since the last line of the log, and when that was.
+    failures: u64,
+    told: Option<Instant>,
 }
 
 struct OpenConnection {
@@ -90,6 +106,16 @@ impl Table {
     fn remove(&mut self, number: u64) {
         self.connections.retain(|connection| connection.number != number);
     }
+
+    /// Logs why a client failed in TLS, at once and then once a minute.
+    fn failed(&mut self, peer: SocketAddr, error: &io::Error) {
+        self.failures += 1;
+        if self.told.is_none_or(|told| told.elapsed() >= FAILURES_EVERY) {
+            let count = std::mem::take(&mut self.failures);
+            tracing::warn!(%peer, count, "the admin API over TLS has refused a client: {error}");
+            self.told = Some(Instant::now());
+        }
+    }
 }
 
 fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
@@ -98,8 +124,26 @@ fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
 }
 
 impl AdminListener {
-    pub(super) fn new(listener: TcpListener, times: Times) -> Self {
-        Self { listener, times, table: Arc::default() }
+    /// A listener for connections over TLS, or for plain ones without an acceptor.
+    pub(super) fn new(
+        listener: TcpListener,
+        acceptor: Option<SharedAcceptor>,
+        times: Times,
+    ) -> Self {
+        Self { listener, acceptor, times, table: Arc::default() }
+    }
+
+    /// Accepts the next connection of the socket.
+    async fn next(&self) -> io::Result<(Transport, SocketAddr)> {
+        let (stream, peer) = self.listener.accept().await?;
+        let transport = match &self.acceptor {
+            None => Transport::Plain(stream),
+            Some(acceptor) => {
+                let stream = TlsStream::accept(stream, &acceptor.get());
+                Transport::Tls(Box::new(stream.map_err(io::Error::other)?))
+            }
+        };
+        Ok((transport, peer))
     }
 }
 
@@ -111,7 +155,7 @@ impl axum::serve::Listener for AdminListener {
         // The connections accepted before run once, before the next connection can push them out.
         tokio::task::yield_now().await;
         loop {
-            match self.listener.accept().await {
+            match self.next().await {
                 Ok((stream, peer)) => {
                     let (number, kept) = lock(&self.table).insert();
                     let accepted = Instant::now();
@@ -119,7 +163,8 @@ impl axum::serve::Listener for AdminListener {
                     let table = Arc::clone(&self.table);
                     let over = accepted + self.times.life;
                     let head = HeadEnd::default();
-                    return (AdminStream { stream, number, table, kept, end, over, head }, peer);
+                    let stream = AdminStream { stream, peer, number, table, kept, end, over, head };
+                    return (stream, peer);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the admin listener cannot accept; trying again");
@@ -164,10 +209,27 @@ impl HeadEnd {
     }
 }
 
+/// What a connection goes over.
+enum Transport {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// Calls a method of whichever stream it is.
+macro_rules! of_transport {
+    ($transport:expr, $method:ident ( $($argument:expr),* )) => {
+        match &mut $transport {
+            Transport::Plain(stream) => Pin::new(stream).$method($($argument),*),
+            Transport::Tls(stream) => Pin::new(stream).$method($($argument),*),
+        }
+    };
+}
+
 /// A connection of the admin API. Every operation that has to wait fails with `TimedOut` once the
 /// connection's time is over or its entry in the table is gone.
 pub(crate) struct AdminStream {
-    stream: TcpStream,
+    stream: Transport,
+    peer: SocketAddr,
     number: u64,
     table: Arc<Mutex<Table>>,
     /// Resolves when the connection's entry in the table is dropped.
@@ -209,7 +271,12 @@ impl AsyncRead for AdminStream {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
-        let poll = Pin::new(&mut self.stream).poll_read(cx, into);
+        let poll = of_transport!(self.stream, poll_read(cx, into));
+        if let (Transport::Tls(_), Poll::Ready(Err(error))) = (&self.stream, &poll)
+            && error.kind() == io::ErrorKind::InvalidData
+        {
+            lock(&self.table).failed(self.peer, error);
+        }
         if !self.head.is_over() && self.head.see(&into.filled()[before..]) {
             let (number, over) = (self.number, self.over);
             lock(&self.table).has_asked(number);
@@ -225,17 +292,17 @@ impl AsyncWrite for AdminStream {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let poll = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        let poll = of_transport!(self.stream, poll_write(cx, bytes));
         self.or_end(cx, poll)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let poll = Pin::new(&mut self.stream).poll_flush(cx);
+        let poll = of_transport!(self.stream, poll_flush(cx));
         self.or_end(cx, poll)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let poll = Pin::new(&mut self.stream).poll_shutdown(cx);
+        let poll = of_transport!(self.stream, poll_shutdown(cx));
         self.or_end(cx, poll)
     }
 }

@@ -3,8 +3,9 @@
 
 pub(crate) mod alarms;
 pub(crate) mod api;
+pub(crate) mod doors;
 pub(crate) mod guard;
-mod listener;
+pub(crate) mod listener;
 mod metrics;
 pub(crate) mod node_view;
 mod process;

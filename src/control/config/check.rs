@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
+use super::check_admin;
 use super::check_peer_tls::{self, peers_use_tls};
 use super::check_timestamp;
 use super::check_tls;
@@ -23,6 +24,7 @@ pub(super) fn check(config: &Config) -> Vec<Problem> {
     check_cluster(config, &mut conflicts);
     check_timestamp::check(config, &mut conflicts);
     check_tls::check(config, &mut conflicts);
+    check_admin::check(config, &mut conflicts);
     check_peer_tls::check(config, &mut conflicts);
     conflicts.into_iter().map(Problem::Conflict).collect()
 }
@@ -165,8 +167,15 @@ pub(super) fn open_listeners(config: &Config) -> Vec<OpenListener> {
     if admin.enabled && is_open(admin.listen) {
         let key = config.describe("admin", "listen");
         let risk = format!("{key}: whoever gets there may give orders to the node");
-        let (remedy, is_meant) = ("have a proxy ask who it is", config.insecure_open);
+        let (remedy, is_meant) = ("serve it at [admin] listen_tls", config.insecure_open);
         open.push(OpenListener { risk, remedy, is_meant });
+    }
+    let asks = !config.tokens_file.is_empty() || asks_for_certificates;
+    if admin.listen_tls.is_some_and(is_open) && !asks {
+        let key = config.describe("admin", "listen_tls");
+        let risk = format!("{key}: whoever gets there may give orders to the node");
+        let remedy = "set [auth] tokens_file (chronos token new)";
+        open.push(OpenListener { risk, remedy, is_meant: config.insecure_open });
     }
     let over_tls = timestamp.served.listen_tls.filter(|_| !asks_for_certificates);
     let clients = [
@@ -263,7 +272,7 @@ mod tests {
         let open = [
             ("[node]\nlisten = \"10.0.0.1:7253\"\n", "chronos token new"),
             ("[node]\nlisten = \"[::]:7253\"\n", "chronos token new"),
-            ("[admin]\nlisten = \"0.0.0.0:7254\"\n", "a proxy"),
+            ("[admin]\nlisten = \"0.0.0.0:7254\"\n", "[admin] listen_tls"),
             ("[timestamp]\nenabled = true\nlisten = \"10.0.0.1:7911\"\n", "a firewall"),
         ];
         for (text, remedy) in open {

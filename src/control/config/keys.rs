@@ -3,6 +3,7 @@
 //! table. Defaults come from `Default` of the settings. Nothing about a key stands anywhere else.
 
 use super::key::{Key, Section};
+use super::keys_admin as admin;
 use super::keys_listeners as listeners;
 use super::keys_peer_tls as peer_tls;
 use super::settings::Config;
@@ -179,7 +180,7 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 103] = [
+pub static KEYS: [Key; 104] = [
     listeners::CLIENTS,
     Key {
         section: "node",
@@ -535,16 +536,7 @@ pub static KEYS: [Key; 103] = [
     peer_tls::CERT,
     peer_tls::KEY,
     peer_tls::CA,
-    Key {
-        section: "cluster",
-        name: "admin_addresses",
-        kind: ValueKind::Names,
-        flag: None,
-        help: "Admin listeners of the members, for figures of the whole cluster and for `chronos \
-               cluster`.",
-        get: |config| Value::Texts(config.admin.cluster.clone()),
-        set: |config, value| config.admin.cluster = value.texts().to_vec(),
-    },
+    admin::ADDRESSES,
     Key {
         section: "sites",
         name: "local",
@@ -676,36 +668,10 @@ pub static KEYS: [Key; 103] = [
     timestamp!(clock_jump_max_ms: u64, 10, DAY_MS, "milliseconds",
         "A wall clock that steps forward by more is not followed, and raises an alarm, unless it \
          corrects a step back or ZooKeeper's clock tells the same."),
-    Key {
-        section: "admin",
-        name: "enabled",
-        kind: ValueKind::Boolean,
-        flag: Some("--admin"),
-        help: "Whether the admin API is served at all; --admin off is the same as false.",
-        get: |config| Value::Boolean(config.admin.enabled),
-        set: |config, value| config.admin.enabled = value.boolean(),
-    },
-    Key {
-        section: "admin",
-        name: "listen",
-        kind: ValueKind::Address,
-        flag: Some("--admin"),
-        help: "Where /healthz, /readyz, /metrics and /status are served. It has no authentication: \
-               keep it on loopback or a management network.",
-        get: |config| Value::Address(config.admin.listen),
-        set: |config, value| config.admin.listen = value.address(),
-    },
-    Key {
-        section: "admin",
-        name: "hosts",
-        kind: ValueKind::Names,
-        flag: None,
-        help: "Names under which the admin API is asked for, beside addresses, names without a \
-               dot, this machine's name, the members' and admin_addresses. Under any other: 421, \
-               for a web page may lead its own name here.",
-        get: |config| Value::Texts(config.admin.hosts.clone()),
-        set: |config, value| config.admin.hosts = value.texts().to_vec(),
-    },
+    admin::ENABLED,
+    admin::LISTEN,
+    admin::LISTEN_TLS,
+    admin::HOSTS,
     Key {
         section: "log",
         name: "level",

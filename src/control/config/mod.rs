@@ -3,6 +3,7 @@
 
 pub(crate) mod callback_tls;
 mod check;
+mod check_admin;
 mod check_peer_tls;
 mod check_timestamp;
 mod check_tls;
@@ -16,6 +17,7 @@ pub mod keys;
 #[cfg(test)]
 mod keys_tests;
 mod keys_listeners;
+mod keys_admin;
 mod keys_peer_tls;
 pub mod load;
 mod loader;

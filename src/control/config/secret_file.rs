@@ -92,7 +92,7 @@ pub(crate) fn read_signer(path: &Path) -> Result<Signer, SecretFileError> {
 
 /// Reads a file that is for its owner alone. A symbolic link is followed. Reads at most one byte
 /// more than `bytes_max`.
-pub(super) fn read_private(path: &Path, bytes_max: usize) -> Result<Vec<u8>, SecretFileError> {
+pub(crate) fn read_private(path: &Path, bytes_max: usize) -> Result<Vec<u8>, SecretFileError> {
     let file = path.display().to_string();
     let unreadable = |error: std::io::Error| {
         let reason = error.to_string();

@@ -14,10 +14,12 @@ use crate::node::settings::NodeSettings;
 /// The settings of the admin API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminSettings {
-    /// Whether the admin API is served.
+    /// Whether the admin API is served without TLS.
     pub enabled: bool,
-    /// The address of the admin listener, never that of the clients' listener.
+    /// The address of the plain admin listener, never that of the clients' listener.
     pub listen: SocketAddr,
+    /// The address at which the admin API is served over TLS; `None`: it is not.
+    pub listen_tls: Option<SocketAddr>,
     /// Addresses of the members' admin APIs, this node's included.
     pub cluster: Vec<String>,
     /// Names under which clients may ask for the admin API, beside the names that the node knows by
@@ -28,7 +30,7 @@ pub struct AdminSettings {
 impl Default for AdminSettings {
     fn default() -> Self {
         let listen = SocketAddr::from(([127, 0, 0, 1], 7254));
-        Self { enabled: true, listen, cluster: Vec::new(), hosts: Vec::new() }
+        Self { enabled: true, listen, listen_tls: None, cluster: Vec::new(), hosts: Vec::new() }
     }
 }
 

@@ -58,6 +58,8 @@ pub(crate) enum ValueKind {
     Site,
     /// Names of nodes, or addresses.
     Names,
+    /// Addresses, with `https://` before those that are asked over TLS.
+    Servers,
     /// Other sites, each as `name=address`.
     Sites,
     /// Rules of where callbacks may go.
@@ -78,7 +80,8 @@ pub(crate) enum Value {
     Text(String),
     /// A value of [`ValueKind::Cores`]. `None` is every core that the process may run on.
     Cores(Option<Vec<usize>>),
-    /// A value of [`ValueKind::Names`], [`ValueKind::Sites`] or [`ValueKind::Rules`].
+    /// A value of [`ValueKind::Names`], [`ValueKind::Servers`], [`ValueKind::Sites`] or
+    /// [`ValueKind::Rules`].
     Texts(Vec<String>),
 }
 
@@ -116,7 +119,10 @@ impl ValueKind {
                 | ValueKind::Site,
                 DeValue::String(text),
             ) => self.read_text(text),
-            (ValueKind::Names | ValueKind::Sites | ValueKind::Rules, DeValue::Array(items)) => {
+            (
+                ValueKind::Names | ValueKind::Servers | ValueKind::Sites | ValueKind::Rules,
+                DeValue::Array(items),
+            ) => {
                 let text_of = |item: &toml::Spanned<DeValue<'_>>| match item.get_ref() {
                     DeValue::String(text) => Some(text.to_string()),
                     _ => None,
@@ -172,7 +178,7 @@ impl ValueKind {
             ValueKind::Site => {
                 (text.is_empty() || is_site_name(text)).then(|| Value::Text(text.into()))
             }
-            ValueKind::Names | ValueKind::Sites | ValueKind::Rules => {
+            ValueKind::Names | ValueKind::Servers | ValueKind::Sites | ValueKind::Rules => {
                 let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
                 return self.read_texts(items.take(PEERS_MAX + 1).map(str::to_owned).collect());
             }
@@ -190,6 +196,7 @@ impl ValueKind {
                 item.split_once('=').is_some_and(|(n, a)| is_site_name(n) && is_node_name(a))
             }
             ValueKind::Rules => item.parse::<Rule>().is_ok(),
+            ValueKind::Servers => is_node_name(item.strip_prefix("https://").unwrap_or(item)),
             _ => is_node_name(item),
         };
         if items.len() > PEERS_MAX {
@@ -234,6 +241,10 @@ impl ValueKind {
             ValueKind::Names => {
                 format!("a list of at most {PEERS_MAX} addresses such as [{NAME_EXAMPLE}]")
             }
+            ValueKind::Servers => format!(
+                "a list of at most {PEERS_MAX} addresses such as [\"10.0.0.1:7254\", \
+                 \"https://10.0.0.2:7255\"]"
+            ),
             ValueKind::Rules => format!(
                 "a list of at most {PEERS_MAX} hosts or addresses, with ports if not all are \
                  meant, such as [\"10.0.0.0/8:8000-8999\", \"[2001:db8::]/32\", \

@@ -10,9 +10,11 @@ use tokio::task::JoinSet;
 use tokio::time::interval;
 
 use super::statistics::{TagStatistics, TagsReport};
-use crate::control::http_client::{HttpClient, HttpError, HttpRequest};
+use crate::control::http_client::{HttpClient, HttpError, HttpRequest, is_over_tls};
+use crate::control::shared::Shared;
 use crate::node::meters::CoreMeters;
 use crate::ring;
+use crate::tls::connector::Connector;
 
 /// How often the board collects the changes of the cores. Each change carries its own time.
 const HEAR_EVERY: Duration = Duration::from_millis(250);
@@ -26,8 +28,20 @@ const MEMBER_BYTES_MAX: usize = 64 << 20;
 pub(crate) struct TagBoard {
     meters: Arc<[CoreMeters]>,
     statistics: Mutex<TagStatistics>,
-    /// Admin addresses of the other members; `None` until [`TagBoard::set_members`] is called.
-    members: Mutex<Option<Vec<String>>>,
+    /// The other members; `None` until [`TagBoard::set_members`] is called.
+    members: Mutex<Option<Members>>,
+}
+
+/// What members over TLS are dialled with now; `None`: nothing says whom to believe.
+pub(crate) type SharedConnector = Shared<Option<Arc<Connector>>>;
+
+/// The admin listeners of the other members.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Members {
+    /// Their addresses, with `https://` before those of TLS, without this node's own.
+    pub addresses: Vec<String>,
+    /// What those of TLS are dialled with.
+    pub connector: SharedConnector,
 }
 
 /// Why there is no document: the status of the answer and a sentence.
@@ -42,10 +56,9 @@ impl TagBoard {
         Self { meters, statistics: Mutex::new(statistics), members: Mutex::new(None) }
     }
 
-    /// Sets which members are asked for the tags of the whole cluster: `address:port` of the other
-    /// members' admin listeners, without this node's own.
-    pub(crate) fn set_members(&self, addresses: Vec<String>) {
-        *self.members.lock().expect("nobody panics with the list in hand") = Some(addresses);
+    /// Sets which members are asked for the tags of the whole cluster.
+    pub(crate) fn set_members(&self, members: Members) {
+        *self.members.lock().expect("nobody panics with the list in hand") = Some(members);
     }
 
     /// Collects the changes of the cores every [`HEAR_EVERY`], until the future is dropped.
@@ -64,11 +77,13 @@ impl TagBoard {
 
     /// Returns the JSON document for a request: of one tag or of all tags, of this node or, with
     /// `scope=cluster`, of all members that answer. Errors: 400 for another scope, 501 when the
-    /// members are not configured.
+    /// members are not configured. `token`: the header `Authorization` of whoever asks. Members over
+    /// TLS are shown it.
     pub(crate) async fn document(
         &self,
         tag: Option<&str>,
         query: &str,
+        token: Option<&str>,
     ) -> Result<Value, Unanswered> {
         let scope = query.split('&').find_map(|pair| pair.strip_prefix("scope="));
         let mut report = self.report();
@@ -77,7 +92,7 @@ impl TagBoard {
             "node" => {}
             "cluster" => {
                 let members = self.members().ok_or_else(no_members)?;
-                for (address, answer) in ask(members).await {
+                for (address, answer) in ask(members, token).await {
                     match answer {
                         Ok(other) => {
                             nodes += 1;
@@ -106,7 +121,7 @@ impl TagBoard {
         Ok(document)
     }
 
-    fn members(&self) -> Option<Vec<String>> {
+    fn members(&self) -> Option<Members> {
         self.members.lock().expect("nobody panics with the list in hand").clone()
     }
 
@@ -129,12 +144,23 @@ fn no_members() -> Unanswered {
 }
 
 /// Asks all members at the same time.
-async fn ask(members: Vec<String>) -> Vec<(String, Result<TagsReport, HttpError>)> {
+async fn ask(
+    members: Members,
+    token: Option<&str>,
+) -> Vec<(String, Result<TagsReport, HttpError>)> {
     let mut asked = JoinSet::new();
-    for address in members {
+    let connector = members.connector.get();
+    for address in members.addresses {
+        let token = token.filter(|_| is_over_tls(&address)).map(str::to_owned);
+        let connector = connector.clone();
         asked.spawn(async move {
             let mut client = HttpClient::new(&address, MEMBER_LIMIT, MEMBER_BYTES_MAX);
-            let answer = client.ask(HttpRequest::get("/statistics/tags")).await;
+            if let Some(connector) = connector {
+                client = client.with(connector);
+            }
+            let headers: Vec<_> = token.iter().map(|t| ("Authorization", t.as_str())).collect();
+            let request = HttpRequest { headers: &headers, ..HttpRequest::get("/statistics/tags") };
+            let answer = client.ask(request).await;
             (address, answer.and_then(|answer| answer.document()))
         });
     }
@@ -183,15 +209,16 @@ mod tests {
     #[test]
     fn a_cluster_is_the_sum_of_those_that_answer() {
         run(async {
-            let other = board(4).document(None, "scope=node").await.expect("its own");
+            let other = board(4).document(None, "scope=node", None).await.expect("its own");
             let good = member(format!("HTTP/1.1 200 OK\r\nx: y\r\n\r\n{other}"));
             let bad = member("HTTP/1.1 503 No\r\n\r\n".to_owned());
             let none = TcpListener::bind("127.0.0.1:0").expect("a port");
             let gone = none.local_addr().expect("bound");
             drop(none);
             let board = board(3);
-            board.set_members([good, bad, gone].map(|address| address.to_string()).into());
-            let all = board.document(Some("CALL"), "a=b&scope=cluster").await.expect("a sum");
+            let addresses = [good, bad, gone].map(|address| address.to_string()).into();
+            board.set_members(Members { addresses, ..Members::default() });
+            let all = board.document(Some("CALL"), "a=b&scope=cluster", None).await.expect("a sum");
             assert_eq!((&all["current"], &all["nodes"]), (&7.into(), &2.into()), "{all}");
             let unreachable = all["unreachable"].as_array().expect("a list");
             assert_eq!(unreachable.len(), 2, "{all}");
@@ -204,7 +231,8 @@ mod tests {
         for answer in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\n\r\n{", "\u{1}\u{2}\r\n\r\n"]
         {
             let address = member(answer.to_owned()).to_string();
-            let answers = run(ask(vec![address]));
+            let members = Members { addresses: vec![address], ..Members::default() };
+            let answers = run(ask(members, None));
             assert!(matches!(answers[..], [(_, Err(_))]), "{answer:?}");
         }
     }
