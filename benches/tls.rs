@@ -116,9 +116,12 @@ impl Side for Copied {
 struct Ends {
     name: &'static str,
     acceptor: Acceptor,
-    server: Arc<ServerConfig>,
     connector: Connector,
+    /// What is measured speaks both versions, as the project's does. The other end decides.
+    server: Arc<ServerConfig>,
     client: Arc<ClientConfig>,
+    server_of_version: Arc<ServerConfig>,
+    client_of_version: Arc<ClientConfig>,
 }
 
 impl Ends {
@@ -134,27 +137,40 @@ impl Ends {
         let acceptor = Acceptor::new(&material).expect("they fit");
         let trust = Trust::These(certificate.as_bytes());
         let connector = Connector::new(&ClientMaterial { trust, identity: None }).expect("good");
-        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
-        let builder = ServerConfig::builder_with_protocol_versions(&[version]);
-        let chain = vec![made.cert.der().clone()];
-        let server = builder.with_no_client_auth().with_single_cert(chain, key);
-        // As the project's: tickets in place of sessions that are kept.
-        let mut server = server.expect("they fit");
-        server.ticketer = Ticketer::new().expect("randomness");
-        server.session_storage = Arc::new(NoServerSessionStorage {});
-        server.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let mut roots = RootCertStore::empty();
-        roots.add(made.cert.der().clone()).expect("a certificate");
-        let builder = ClientConfig::builder_with_protocol_versions(&[version]);
-        let mut client = builder.with_root_certificates(roots).with_no_client_auth();
-        client.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ends { name, acceptor, server: server.into(), connector, client: client.into() }
+        let server = |versions: &[&'static SupportedProtocolVersion]| {
+            let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
+            let builder = ServerConfig::builder_with_protocol_versions(versions);
+            let chain = vec![made.cert.der().clone()];
+            let server = builder.with_no_client_auth().with_single_cert(chain, key);
+            // As the project's: tickets in place of sessions that are kept.
+            let mut server = server.expect("they fit");
+            server.ticketer = Ticketer::new().expect("randomness");
+            server.session_storage = Arc::new(NoServerSessionStorage {});
+            server.alpn_protocols = vec![b"http/1.1".to_vec()];
+            Arc::new(server)
+        };
+        let client = |versions: &[&'static SupportedProtocolVersion]| {
+            let mut roots = RootCertStore::empty();
+            roots.add(made.cert.der().clone()).expect("a certificate");
+            let builder = ClientConfig::builder_with_protocol_versions(versions);
+            let mut client = builder.with_root_certificates(roots).with_no_client_auth();
+            client.alpn_protocols = vec![b"http/1.1".to_vec()];
+            Arc::new(client)
+        };
+        Ends {
+            name,
+            acceptor,
+            connector,
+            server: server(rustls::ALL_VERSIONS),
+            client: client(rustls::ALL_VERSIONS),
+            server_of_version: server(&[version]),
+            client_of_version: client(&[version]),
+        }
     }
+}
 
-    fn direct_server(&self) -> Connection {
-        let made = ServerConnection::new(Arc::clone(&self.server)).expect("randomness");
-        unlimited(made.into())
-    }
+fn direct_server(config: &Arc<ServerConfig>) -> Connection {
+    unlimited(ServerConnection::new(Arc::clone(config)).expect("randomness").into())
 }
 
 fn direct_client(config: &Arc<ClientConfig>) -> Connection {
@@ -243,11 +259,11 @@ fn median(values: &mut [f64]) -> f64 {
 type Pair = (Box<dyn Side>, Box<dyn Side>);
 
 fn records(ends: &Ends, rounds: usize) {
-    let client = || direct_client(&ends.client);
+    let client = || direct_client(&ends.client_of_version);
     let ours = Session::accept(&ends.acceptor).expect("randomness");
     let mut pairs: [Pair; 3] = [
         (Box::new(Copied::default()), Box::new(Copied::default())),
-        (Box::new(client()), Box::new(ends.direct_server())),
+        (Box::new(client()), Box::new(direct_server(&ends.server))),
         (Box::new(client()), Box::new(ours)),
     ];
     for (client, server) in &mut pairs {
@@ -290,37 +306,45 @@ fn shake_us(
 /// Handshakes of one kind, of both sides, by the library and by the project.
 fn handshakes(ends: &Ends, is_resumed: bool, rounds: usize, each: usize) {
     let kind = if is_resumed { HandshakeKind::Resumed } else { HandshakeKind::Full };
-    let mut config = ClientConfig::clone(&ends.client);
-    config.resumption =
-        if is_resumed { Resumption::in_memory_sessions(16) } else { Resumption::disabled() };
-    // One of each server: a ticket of the one is worth nothing at the other.
-    let configs = [Arc::new(config.clone()), {
+    // One of each: a ticket of one server is worth nothing at another.
+    let config = |of: &ClientConfig| {
+        let mut config = of.clone();
         config.resumption =
             if is_resumed { Resumption::in_memory_sessions(16) } else { Resumption::disabled() };
         Arc::new(config)
-    }];
+    };
+    let [first, second] = [(); 2].map(|()| config(&ends.client_of_version));
+    // Who dials keeps the tickets that it gets, as the project does.
+    let keeping = || {
+        let mut config = ClientConfig::clone(&ends.client);
+        config.resumption = Resumption::in_memory_sessions(16);
+        Arc::new(config)
+    };
+    let dialling = keeping();
     let own = ends.connector.with_own_tickets();
     let by_library = |watch: &mut Watch| {
-        let mut client = direct_client(&configs[0]);
-        let mut server = watch.measure(|| ends.direct_server());
+        let mut client = direct_client(&first);
+        let mut server = watch.measure(|| direct_server(&ends.server));
         converse(&mut client, &mut server, watch, false);
         client.handshake_kind()
     };
     let by_us = |watch: &mut Watch| {
-        let mut client = direct_client(&configs[1]);
+        let mut client = direct_client(&second);
         let mut server = watch.measure(|| Session::accept(&ends.acceptor).expect("randomness"));
         converse(&mut client, &mut server, watch, false);
         client.handshake_kind()
     };
     let dialled_by_library = |watch: &mut Watch| {
-        let mut server = ends.direct_server();
-        let mut client = watch.measure(|| direct_client(&configs[0]));
+        let mut server = direct_server(&ends.server_of_version);
+        let fresh = (!is_resumed).then(keeping);
+        let config = fresh.as_ref().unwrap_or(&dialling);
+        let mut client = watch.measure(|| direct_client(config));
         converse(&mut client, &mut server, watch, true);
         client.handshake_kind()
     };
     let dialled_by_us = |watch: &mut Watch| {
         let fresh = (!is_resumed).then(|| ends.connector.with_own_tickets());
-        let mut server = ends.direct_server();
+        let mut server = direct_server(&ends.server_of_version);
         let connector = fresh.as_ref().unwrap_or(&own);
         let mut client = watch.measure(|| Session::dial(connector, "localhost").expect("a name"));
         converse(&mut client, &mut server, watch, true);
@@ -328,7 +352,10 @@ fn handshakes(ends: &Ends, is_resumed: bool, rounds: usize, each: usize) {
     };
     // The tickets of the first ones.
     let mut none = Watch::default();
-    let _ = (by_library(&mut none), by_us(&mut none), dialled_by_us(&mut none));
+    by_library(&mut none);
+    by_us(&mut none);
+    dialled_by_library(&mut none);
+    dialled_by_us(&mut none);
     let mut taken: [Vec<f64>; 4] = Default::default();
     for _ in 0..rounds {
         taken[0].push(shake_us(each, by_library, kind));
