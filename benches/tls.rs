@@ -222,19 +222,20 @@ fn converse(first: &mut dyn Side, second: &mut dyn Side, watch: &mut Watch, coun
     }
 }
 
-/// Takes a batch of requests and answers each. Returns the ns and the allocations of the server for
-/// a request.
-fn batch_ns(client: &mut dyn Side, server: &mut dyn Side) -> (f64, f64) {
+/// A batch of requests and answers. Returns what each side took: who asks, and who answers.
+fn batch(client: &mut dyn Side, server: &mut dyn Side) -> [Watch; 2] {
     let (request, answer) = ([b'q'; REQUEST], [b'a'; ANSWER]);
-    let mut sealed: Vec<Vec<u8>> = vec![Vec::new(); BATCH];
-    for wire in &mut sealed {
-        client.write(&request);
-        client.send(wire);
-    }
-    let mut answers: Vec<Vec<u8>> = (0..BATCH).map(|_| Vec::with_capacity(256)).collect();
-    let (mut plain, mut watch) = (Vec::with_capacity(512), Watch::default());
-    watch.measure(|| {
-        for (wire, back) in sealed.iter().zip(&mut answers) {
+    let buffers = || -> Vec<Vec<u8>> { (0..BATCH).map(|_| Vec::with_capacity(512)).collect() };
+    let (mut requests, mut answers) = (buffers(), buffers());
+    let (mut plain, mut watches) = (Vec::with_capacity(512), <[Watch; 2]>::default());
+    watches[0].measure(|| {
+        for wire in &mut requests {
+            client.write(black_box(&request));
+            client.send(wire);
+        }
+    });
+    watches[1].measure(|| {
+        for (wire, back) in requests.iter().zip(&mut answers) {
             plain.clear();
             server.take(black_box(wire), &mut plain);
             assert_eq!(plain.len(), REQUEST);
@@ -242,12 +243,14 @@ fn batch_ns(client: &mut dyn Side, server: &mut dyn Side) -> (f64, f64) {
             server.send(back);
         }
     });
-    for back in &answers {
-        plain.clear();
-        client.take(back, &mut plain);
-        assert_eq!(plain, answer);
-    }
-    (watch.ns as f64 / BATCH as f64, watch.asked as f64 / BATCH as f64)
+    watches[0].measure(|| {
+        for back in &answers {
+            plain.clear();
+            client.take(black_box(back), &mut plain);
+            assert_eq!(plain.len(), ANSWER);
+        }
+    });
+    watches
 }
 
 fn median(values: &mut [f64]) -> f64 {
@@ -259,35 +262,48 @@ fn median(values: &mut [f64]) -> f64 {
 type Pair = (Box<dyn Side>, Box<dyn Side>);
 
 fn records(ends: &Ends, rounds: usize) {
-    let client = || direct_client(&ends.client_of_version);
+    let server = || direct_server(&ends.server_of_version);
     let ours = Session::accept(&ends.acceptor).expect("randomness");
-    let mut pairs: [Pair; 3] = [
-        (Box::new(Copied::default()), Box::new(Copied::default())),
-        (Box::new(client()), Box::new(direct_server(&ends.server))),
-        (Box::new(client()), Box::new(ours)),
+    let dialled = Session::dial(&ends.connector, "localhost").expect("a name");
+    let client = || direct_client(&ends.client_of_version);
+    // Which side of a pair is looked at.
+    let mut pairs: [(Pair, usize); 6] = [
+        ((Box::new(Copied::default()), Box::new(Copied::default())), 1),
+        ((Box::new(client()), Box::new(server())), 1),
+        ((Box::new(client()), Box::new(ours)), 1),
+        ((Box::new(Copied::default()), Box::new(Copied::default())), 0),
+        ((Box::new(client()), Box::new(server())), 0),
+        ((Box::new(dialled), Box::new(server())), 0),
     ];
-    for (client, server) in &mut pairs {
+    for ((client, server), _) in &mut pairs {
         converse(&mut **client, &mut **server, &mut Watch::default(), true);
     }
-    let mut taken: [Vec<f64>; 3] = Default::default();
-    let mut asked = [0.0; 3];
+    let mut taken: [Vec<f64>; 6] = Default::default();
+    let mut asked = [0.0; 6];
     for _ in 0..rounds {
-        for (at, (client, server)) in pairs.iter_mut().enumerate() {
-            let (ns, allocations) = batch_ns(&mut **client, &mut **server);
-            taken[at].push(ns);
-            asked[at] = allocations;
+        for (at, ((client, server), side)) in pairs.iter_mut().enumerate() {
+            let watch = &batch(&mut **client, &mut **server)[*side];
+            taken[at].push(watch.ns as f64 / BATCH as f64);
+            asked[at] = watch.asked as f64 / BATCH as f64;
         }
     }
-    let [copied, library, ours] = taken.each_mut().map(|taken| median(taken));
-    println!(
-        "{}: {REQUEST} bytes decrypted and {ANSWER} encrypted: copied {copied:.0} ns, the library \
-         {library:.0} ns, ours {ours:.0} ns (x {:.2}); allocations {:.1}, {:.1}, {:.1}",
-        ends.name,
-        ours / library,
-        asked[0],
-        asked[1],
-        asked[2]
-    );
+    let ns = taken.each_mut().map(|taken| median(taken));
+    let answers = format!("{REQUEST} bytes decrypted, {ANSWER} encrypted");
+    let asks = format!("{REQUEST} bytes encrypted, {ANSWER} decrypted");
+    for (what, at) in [(answers, 0), (asks, 3)] {
+        println!(
+            "{}, {what}: copied {:.0} ns, the library {:.0} ns, ours {:.0} ns (time x {:.2}); \
+             allocations {:.1}, {:.1}, {:.1}",
+            ends.name,
+            ns[at],
+            ns[at + 1],
+            ns[at + 2],
+            ns[at + 2] / ns[at + 1],
+            asked[at],
+            asked[at + 1],
+            asked[at + 2]
+        );
+    }
 }
 
 /// CPU time in us of one side's handshakes.
@@ -367,7 +383,7 @@ fn handshakes(ends: &Ends, is_resumed: bool, rounds: usize, each: usize) {
     for (side, library, ours) in [("accepted", us[0], us[1]), ("dialled", us[2], us[3])] {
         println!(
             "{}, {kind:?}, {side}: the library {library:.1} us, {:.0}/s and core; ours {ours:.1} \
-             us, {:.0}/s and core (x {:.2})",
+             us, {:.0}/s and core (rate x {:.2})",
             ends.name,
             1e6 / library,
             1e6 / ours,
@@ -379,6 +395,9 @@ fn handshakes(ends: &Ends, is_resumed: bool, rounds: usize, each: usize) {
 fn main() {
     let is_quick = std::env::var_os("CHRONOS_BENCH_QUICK").is_some();
     let (rounds, each) = if is_quick { (3, 20) } else { (31, 100) };
+    println!(
+        "CPU time of one side, medians of {rounds} rounds of handshakes; x: ours by the library"
+    );
     for ends in [Ends::new("TLS 1.3", &TLS13), Ends::new("TLS 1.2", &TLS12)] {
         records(&ends, rounds * 11);
         for is_resumed in [false, true] {
