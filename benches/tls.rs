@@ -116,9 +116,12 @@ impl Side for Copied {
 struct Ends {
     name: &'static str,
     acceptor: Acceptor,
-    server: Arc<ServerConfig>,
     connector: Connector,
+    /// What is measured speaks both versions, as the project's does. The other end decides.
+    server: Arc<ServerConfig>,
     client: Arc<ClientConfig>,
+    server_of_version: Arc<ServerConfig>,
+    client_of_version: Arc<ClientConfig>,
 }
 
 impl Ends {
@@ -134,27 +137,40 @@ impl Ends {
         let acceptor = Acceptor::new(&material).expect("they fit");
         let trust = Trust::These(certificate.as_bytes());
         let connector = Connector::new(&ClientMaterial { trust, identity: None }).expect("good");
-        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
-        let builder = ServerConfig::builder_with_protocol_versions(&[version]);
-        let chain = vec![made.cert.der().clone()];
-        let server = builder.with_no_client_auth().with_single_cert(chain, key);
-        // As the project's: tickets in place of sessions that are kept.
-        let mut server = server.expect("they fit");
-        server.ticketer = Ticketer::new().expect("randomness");
-        server.session_storage = Arc::new(NoServerSessionStorage {});
-        server.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let mut roots = RootCertStore::empty();
-        roots.add(made.cert.der().clone()).expect("a certificate");
-        let builder = ClientConfig::builder_with_protocol_versions(&[version]);
-        let mut client = builder.with_root_certificates(roots).with_no_client_auth();
-        client.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ends { name, acceptor, server: server.into(), connector, client: client.into() }
+        let server = |versions: &[&'static SupportedProtocolVersion]| {
+            let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
+            let builder = ServerConfig::builder_with_protocol_versions(versions);
+            let chain = vec![made.cert.der().clone()];
+            let server = builder.with_no_client_auth().with_single_cert(chain, key);
+            // As the project's: tickets in place of sessions that are kept.
+            let mut server = server.expect("they fit");
+            server.ticketer = Ticketer::new().expect("randomness");
+            server.session_storage = Arc::new(NoServerSessionStorage {});
+            server.alpn_protocols = vec![b"http/1.1".to_vec()];
+            Arc::new(server)
+        };
+        let client = |versions: &[&'static SupportedProtocolVersion]| {
+            let mut roots = RootCertStore::empty();
+            roots.add(made.cert.der().clone()).expect("a certificate");
+            let builder = ClientConfig::builder_with_protocol_versions(versions);
+            let mut client = builder.with_root_certificates(roots).with_no_client_auth();
+            client.alpn_protocols = vec![b"http/1.1".to_vec()];
+            Arc::new(client)
+        };
+        Ends {
+            name,
+            acceptor,
+            connector,
+            server: server(rustls::ALL_VERSIONS),
+            client: client(rustls::ALL_VERSIONS),
+            server_of_version: server(&[version]),
+            client_of_version: client(&[version]),
+        }
     }
+}
 
-    fn direct_server(&self) -> Connection {
-        let made = ServerConnection::new(Arc::clone(&self.server)).expect("randomness");
-        unlimited(made.into())
-    }
+fn direct_server(config: &Arc<ServerConfig>) -> Connection {
+    unlimited(ServerConnection::new(Arc::clone(config)).expect("randomness").into())
 }
 
 fn direct_client(config: &Arc<ClientConfig>) -> Connection {
@@ -206,19 +222,20 @@ fn converse(first: &mut dyn Side, second: &mut dyn Side, watch: &mut Watch, coun
     }
 }
 
-/// Takes a batch of requests and answers each. Returns the ns and the allocations of the server for
-/// a request.
-fn batch_ns(client: &mut dyn Side, server: &mut dyn Side) -> (f64, f64) {
+/// A batch of requests and answers. Returns what each side took: who asks, and who answers.
+fn batch(client: &mut dyn Side, server: &mut dyn Side) -> [Watch; 2] {
     let (request, answer) = ([b'q'; REQUEST], [b'a'; ANSWER]);
-    let mut sealed: Vec<Vec<u8>> = vec![Vec::new(); BATCH];
-    for wire in &mut sealed {
-        client.write(&request);
-        client.send(wire);
-    }
-    let mut answers: Vec<Vec<u8>> = (0..BATCH).map(|_| Vec::with_capacity(256)).collect();
-    let (mut plain, mut watch) = (Vec::with_capacity(512), Watch::default());
-    watch.measure(|| {
-        for (wire, back) in sealed.iter().zip(&mut answers) {
+    let buffers = || -> Vec<Vec<u8>> { (0..BATCH).map(|_| Vec::with_capacity(512)).collect() };
+    let (mut requests, mut answers) = (buffers(), buffers());
+    let (mut plain, mut watches) = (Vec::with_capacity(512), <[Watch; 2]>::default());
+    watches[0].measure(|| {
+        for wire in &mut requests {
+            client.write(black_box(&request));
+            client.send(wire);
+        }
+    });
+    watches[1].measure(|| {
+        for (wire, back) in requests.iter().zip(&mut answers) {
             plain.clear();
             server.take(black_box(wire), &mut plain);
             assert_eq!(plain.len(), REQUEST);
@@ -226,12 +243,14 @@ fn batch_ns(client: &mut dyn Side, server: &mut dyn Side) -> (f64, f64) {
             server.send(back);
         }
     });
-    for back in &answers {
-        plain.clear();
-        client.take(back, &mut plain);
-        assert_eq!(plain, answer);
-    }
-    (watch.ns as f64 / BATCH as f64, watch.asked as f64 / BATCH as f64)
+    watches[0].measure(|| {
+        for back in &answers {
+            plain.clear();
+            client.take(black_box(back), &mut plain);
+            assert_eq!(plain.len(), ANSWER);
+        }
+    });
+    watches
 }
 
 fn median(values: &mut [f64]) -> f64 {
@@ -243,35 +262,48 @@ fn median(values: &mut [f64]) -> f64 {
 type Pair = (Box<dyn Side>, Box<dyn Side>);
 
 fn records(ends: &Ends, rounds: usize) {
-    let client = || direct_client(&ends.client);
+    let server = || direct_server(&ends.server_of_version);
     let ours = Session::accept(&ends.acceptor).expect("randomness");
-    let mut pairs: [Pair; 3] = [
-        (Box::new(Copied::default()), Box::new(Copied::default())),
-        (Box::new(client()), Box::new(ends.direct_server())),
-        (Box::new(client()), Box::new(ours)),
+    let dialled = Session::dial(&ends.connector, "localhost").expect("a name");
+    let client = || direct_client(&ends.client_of_version);
+    // Which side of a pair is looked at.
+    let mut pairs: [(Pair, usize); 6] = [
+        ((Box::new(Copied::default()), Box::new(Copied::default())), 1),
+        ((Box::new(client()), Box::new(server())), 1),
+        ((Box::new(client()), Box::new(ours)), 1),
+        ((Box::new(Copied::default()), Box::new(Copied::default())), 0),
+        ((Box::new(client()), Box::new(server())), 0),
+        ((Box::new(dialled), Box::new(server())), 0),
     ];
-    for (client, server) in &mut pairs {
+    for ((client, server), _) in &mut pairs {
         converse(&mut **client, &mut **server, &mut Watch::default(), true);
     }
-    let mut taken: [Vec<f64>; 3] = Default::default();
-    let mut asked = [0.0; 3];
+    let mut taken: [Vec<f64>; 6] = Default::default();
+    let mut asked = [0.0; 6];
     for _ in 0..rounds {
-        for (at, (client, server)) in pairs.iter_mut().enumerate() {
-            let (ns, allocations) = batch_ns(&mut **client, &mut **server);
-            taken[at].push(ns);
-            asked[at] = allocations;
+        for (at, ((client, server), side)) in pairs.iter_mut().enumerate() {
+            let watch = &batch(&mut **client, &mut **server)[*side];
+            taken[at].push(watch.ns as f64 / BATCH as f64);
+            asked[at] = watch.asked as f64 / BATCH as f64;
         }
     }
-    let [copied, library, ours] = taken.each_mut().map(|taken| median(taken));
-    println!(
-        "{}: {REQUEST} bytes decrypted and {ANSWER} encrypted: copied {copied:.0} ns, the library \
-         {library:.0} ns, ours {ours:.0} ns (x {:.2}); allocations {:.1}, {:.1}, {:.1}",
-        ends.name,
-        ours / library,
-        asked[0],
-        asked[1],
-        asked[2]
-    );
+    let ns = taken.each_mut().map(|taken| median(taken));
+    let answers = format!("{REQUEST} bytes decrypted, {ANSWER} encrypted");
+    let asks = format!("{REQUEST} bytes encrypted, {ANSWER} decrypted");
+    for (what, at) in [(answers, 0), (asks, 3)] {
+        println!(
+            "{}, {what}: copied {:.0} ns, the library {:.0} ns, ours {:.0} ns (time x {:.2}); \
+             allocations {:.1}, {:.1}, {:.1}",
+            ends.name,
+            ns[at],
+            ns[at + 1],
+            ns[at + 2],
+            ns[at + 2] / ns[at + 1],
+            asked[at],
+            asked[at + 1],
+            asked[at + 2]
+        );
+    }
 }
 
 /// CPU time in us of one side's handshakes.
@@ -290,37 +322,45 @@ fn shake_us(
 /// Handshakes of one kind, of both sides, by the library and by the project.
 fn handshakes(ends: &Ends, is_resumed: bool, rounds: usize, each: usize) {
     let kind = if is_resumed { HandshakeKind::Resumed } else { HandshakeKind::Full };
-    let mut config = ClientConfig::clone(&ends.client);
-    config.resumption =
-        if is_resumed { Resumption::in_memory_sessions(16) } else { Resumption::disabled() };
-    // One of each server: a ticket of the one is worth nothing at the other.
-    let configs = [Arc::new(config.clone()), {
+    // One of each: a ticket of one server is worth nothing at another.
+    let config = |of: &ClientConfig| {
+        let mut config = of.clone();
         config.resumption =
             if is_resumed { Resumption::in_memory_sessions(16) } else { Resumption::disabled() };
         Arc::new(config)
-    }];
+    };
+    let [first, second] = [(); 2].map(|()| config(&ends.client_of_version));
+    // Who dials keeps the tickets that it gets, as the project does.
+    let keeping = || {
+        let mut config = ClientConfig::clone(&ends.client);
+        config.resumption = Resumption::in_memory_sessions(16);
+        Arc::new(config)
+    };
+    let dialling = keeping();
     let own = ends.connector.with_own_tickets();
     let by_library = |watch: &mut Watch| {
-        let mut client = direct_client(&configs[0]);
-        let mut server = watch.measure(|| ends.direct_server());
+        let mut client = direct_client(&first);
+        let mut server = watch.measure(|| direct_server(&ends.server));
         converse(&mut client, &mut server, watch, false);
         client.handshake_kind()
     };
     let by_us = |watch: &mut Watch| {
-        let mut client = direct_client(&configs[1]);
+        let mut client = direct_client(&second);
         let mut server = watch.measure(|| Session::accept(&ends.acceptor).expect("randomness"));
         converse(&mut client, &mut server, watch, false);
         client.handshake_kind()
     };
     let dialled_by_library = |watch: &mut Watch| {
-        let mut server = ends.direct_server();
-        let mut client = watch.measure(|| direct_client(&configs[0]));
+        let mut server = direct_server(&ends.server_of_version);
+        let fresh = (!is_resumed).then(keeping);
+        let config = fresh.as_ref().unwrap_or(&dialling);
+        let mut client = watch.measure(|| direct_client(config));
         converse(&mut client, &mut server, watch, true);
         client.handshake_kind()
     };
     let dialled_by_us = |watch: &mut Watch| {
         let fresh = (!is_resumed).then(|| ends.connector.with_own_tickets());
-        let mut server = ends.direct_server();
+        let mut server = direct_server(&ends.server_of_version);
         let connector = fresh.as_ref().unwrap_or(&own);
         let mut client = watch.measure(|| Session::dial(connector, "localhost").expect("a name"));
         converse(&mut client, &mut server, watch, true);
@@ -328,7 +368,10 @@ fn handshakes(ends: &Ends, is_resumed: bool, rounds: usize, each: usize) {
     };
     // The tickets of the first ones.
     let mut none = Watch::default();
-    let _ = (by_library(&mut none), by_us(&mut none), dialled_by_us(&mut none));
+    by_library(&mut none);
+    by_us(&mut none);
+    dialled_by_library(&mut none);
+    dialled_by_us(&mut none);
     let mut taken: [Vec<f64>; 4] = Default::default();
     for _ in 0..rounds {
         taken[0].push(shake_us(each, by_library, kind));
@@ -340,7 +383,7 @@ fn handshakes(ends: &Ends, is_resumed: bool, rounds: usize, each: usize) {
     for (side, library, ours) in [("accepted", us[0], us[1]), ("dialled", us[2], us[3])] {
         println!(
             "{}, {kind:?}, {side}: the library {library:.1} us, {:.0}/s and core; ours {ours:.1} \
-             us, {:.0}/s and core (x {:.2})",
+             us, {:.0}/s and core (rate x {:.2})",
             ends.name,
             1e6 / library,
             1e6 / ours,
@@ -352,6 +395,9 @@ fn handshakes(ends: &Ends, is_resumed: bool, rounds: usize, each: usize) {
 fn main() {
     let is_quick = std::env::var_os("CHRONOS_BENCH_QUICK").is_some();
     let (rounds, each) = if is_quick { (3, 20) } else { (31, 100) };
+    println!(
+        "CPU time of one side, medians of {rounds} rounds of handshakes; x: ours by the library"
+    );
     for ends in [Ends::new("TLS 1.3", &TLS13), Ends::new("TLS 1.2", &TLS12)] {
         records(&ends, rounds * 11);
         for is_resumed in [false, true] {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
-use kit::children::{SETPRIV, Tied, signal};
+use kit::children::{Tied, parent_command, signal};
 use kit::client::request;
 use kit::ports::free_port;
 
@@ -102,10 +102,9 @@ impl Nginx {
             at("key.pem"),
         );
         files.write("nginx.conf", &text, 0o644);
-        // A master that is killed leaves its workers: it is told to end when the suite does.
-        let mut command = Command::new(SETPRIV[0]);
-        command.args(["--pdeathsig", "TERM", "--", PROGRAM, "-e", &at("error")]);
-        command.args(["-c", &at("nginx.conf")]);
+        // A master that is killed leaves its workers.
+        let mut command = parent_command(PROGRAM);
+        command.args(["-e", &at("error"), "-c", &at("nginx.conf")]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let mut master = command.spawn_tied().expect("it runs");
         kit::until::until("nginx to listen", PATIENCE, || {

@@ -57,8 +57,9 @@ pub struct Outcome {
     pub latency: Histogram<u64>,
 }
 
-/// Puts the load on the server at `target`, the process `pid`, over TLS if there is a connector. The client runs on a thread of its
-/// own, so that servers that are started later do not inherit its core.
+/// Puts the load on the server at `target`, the process `pid`; over TLS, if there is a connector.
+/// The client runs on a thread of its own, so that servers that are started later do not inherit
+/// its core.
 pub fn run(
     protocol: &dyn Protocol,
     (target, pid): (SocketAddr, u32),

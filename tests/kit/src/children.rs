@@ -47,7 +47,15 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Ways to start a command that [`command`] made.
+/// The same, but the process is told to end (SIGTERM) and not killed, so that it ends processes of
+/// its own.
+pub fn parent_command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(SETPRIV[0]);
+    command.args(["--pdeathsig", "TERM", "--"]).arg(program);
+    command
+}
+
+/// Ways to start a command that [`command`] or [`parent_command`] made.
 pub trait Tied {
     /// Starts a process that ends with this one.
     fn spawn_tied(&mut self) -> Result<Child>;
