@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use rustls::client::Resumption;
+use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::aws_lc_rs;
 use rustls::sign::SingleCertAndKey;
 use rustls::version::TLS13;
@@ -41,17 +42,22 @@ pub struct Connector {
 impl Connector {
     /// Reads the texts. Tickets of this connector's connections are of use to no other connector.
     pub fn new(material: &ClientMaterial<'_>) -> Result<Self, MaterialError> {
-        Self::of_versions(material, rustls::ALL_VERSIONS)
+        Self::of_versions(material, rustls::ALL_VERSIONS, None)
     }
 
     /// What a node dials other nodes with. All of them speak the newest version.
-    pub(super) fn of_nodes(material: &ClientMaterial<'_>) -> Result<Self, MaterialError> {
-        Self::of_versions(material, &[&TLS13])
+    /// `verifier` judges their certificates.
+    pub(super) fn of_nodes(
+        material: &ClientMaterial<'_>,
+        verifier: Arc<dyn ServerCertVerifier>,
+    ) -> Result<Self, MaterialError> {
+        Self::of_versions(material, &[&TLS13], Some(verifier))
     }
 
     fn of_versions(
         material: &ClientMaterial<'_>,
         versions: &[&'static SupportedProtocolVersion],
+        verifier: Option<Arc<dyn ServerCertVerifier>>,
     ) -> Result<Self, MaterialError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let own = match material.identity {
@@ -66,7 +72,11 @@ impl Connector {
         let builder = ClientConfig::builder_with_provider(provider);
         let builder = builder.with_protocol_versions(versions);
         let builder = builder.expect("the provider has suites of both versions");
-        let builder = builder.with_root_certificates(roots);
+        let builder = match verifier {
+            None => builder.with_root_certificates(roots),
+            // "Dangerous" is what the library calls any other judge than its own.
+            Some(own) => builder.dangerous().with_custom_certificate_verifier(own),
+        };
         let mut config = match own {
             Some(own) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own))),
             None => builder.with_no_client_auth(),

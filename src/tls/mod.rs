@@ -5,6 +5,7 @@
 pub mod acceptor;
 pub mod connector;
 pub(crate) mod material;
+pub(crate) mod names;
 pub(crate) mod nodes;
 pub mod session;
 #[cfg(test)]

@@ -7,8 +7,11 @@
 use std::sync::Arc;
 
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
-use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs};
+use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::crypto::{
+    WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls12_signature, verify_tls13_signature,
+};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
@@ -20,6 +23,7 @@ use rustls::{
 use super::acceptor::{Acceptor, ClientAuth, Material};
 use super::connector::{ClientMaterial, Connector, Trust};
 use super::material::{MaterialError, authorities, hash, identity};
+use super::names::{Member, is_of, is_of_host};
 
 /// The texts of the files.
 #[derive(Clone, Copy)]
@@ -62,9 +66,9 @@ impl Nodes {
         let first = first.clone();
         let client_auth = ClientAuth::Required;
         let accepting = Material { certificates, key, client_ca: trusted, client_auth };
-        let acceptor = Acceptor::of_nodes(&accepting, verifier)?;
+        let acceptor = Acceptor::of_nodes(&accepting, verifier.clone())?;
         let (trust, identity) = (Trust::These(trusted), Some((certificates, key)));
-        let connector = Connector::of_nodes(&ClientMaterial { trust, identity })?;
+        let connector = Connector::of_nodes(&ClientMaterial { trust, identity }, verifier)?;
         Ok(Self {
             acceptor: Arc::new(acceptor),
             connector: Arc::new(connector),
@@ -73,9 +77,9 @@ impl Nodes {
         })
     }
 
-    /// Whether the node's own certificate has this name or address.
-    pub fn is_named(&self, host: &str) -> bool {
-        has_name(&self.own, host)
+    /// Whether the node's own certificate is good for this node.
+    pub fn are_of(&self, member: Member<'_>) -> bool {
+        is_of(&self.own, member)
     }
 }
 
@@ -103,16 +107,11 @@ fn is_untimely(error: &CertificateError) -> bool {
     )
 }
 
-/// Whether a certificate has this name or address among its alternative names.
-pub(super) fn has_name(certificate: &CertificateDer<'_>, host: &str) -> bool {
-    // A name may end in the dot of the root, a certificate's does not (RFC 6066, section 3).
-    let name = ServerName::try_from(host.strip_suffix('.').unwrap_or(host));
-    let parsed = ParsedCertificate::try_from(certificate);
-    let (Ok(name), Ok(parsed)) = (name, parsed) else { return false };
-    verify_server_name(&parsed, &name).is_ok()
-}
-
-/// Checks the certificates of nodes that dial: as those of clients, and as those of servers.
+/// Checks the certificates of nodes: of those that dial as those of clients, and of all as those of
+/// servers. Of a node that dials nothing is known yet. Of a node that is dialled the host is: who
+/// dials it looks at its whole name when the handshake is over ([`Session::shows`]).
+///
+/// [`Session::shows`]: super::session::Session::shows
 #[derive(Debug)]
 pub(super) struct NodeVerifier {
     as_client: Arc<dyn ClientCertVerifier>,
@@ -131,6 +130,18 @@ impl NodeVerifier {
             as_client.map_err(|error| MaterialError::BadAuthorities(error.to_string()))?;
         Ok(Self { as_client, roots, algorithms })
     }
+
+    /// All but the name.
+    fn verify_as_server(
+        &self,
+        certificate: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), Error> {
+        let parsed = ParsedCertificate::try_from(certificate)?;
+        let (roots, algorithms) = (&self.roots, self.algorithms.all);
+        verify_server_cert_signed_by_trust_anchor(&parsed, roots, between, now, algorithms)
+    }
 }
 
 impl ClientCertVerifier for NodeVerifier {
@@ -145,9 +156,7 @@ impl ClientCertVerifier for NodeVerifier {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         let verified = self.as_client.verify_client_cert(certificate, between, now)?;
-        let parsed = ParsedCertificate::try_from(certificate)?;
-        let (roots, algorithms) = (&self.roots, self.algorithms.all);
-        verify_server_cert_signed_by_trust_anchor(&parsed, roots, between, now, algorithms)?;
+        self.verify_as_server(certificate, between, now)?;
         Ok(verified)
     }
 
@@ -171,5 +180,44 @@ impl ClientCertVerifier for NodeVerifier {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.as_client.supported_verify_schemes()
+    }
+}
+
+impl ServerCertVerifier for NodeVerifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+        host: &ServerName<'_>,
+        _ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        self.verify_as_server(certificate, between, now)?;
+        match is_of_host(certificate, host) {
+            true => Ok(ServerCertVerified::assertion()),
+            false => Err(CertificateError::NotValidForName.into()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
     }
 }

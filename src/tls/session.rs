@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 
-use rustls::pki_types::ServerName;
 use rustls::{
     AlertDescription, CertificateError, ClientConnection, Connection, Error, HandshakeKind,
     ServerConnection,
@@ -10,7 +9,7 @@ use rustls::{
 
 use super::acceptor::Acceptor;
 use super::connector::Connector;
-use super::nodes::has_name;
+use super::names::{Member, is_of, server_name};
 
 /// The type of the record that a TLS connection begins with (RFC 8446, section 5.1: handshake).
 const HANDSHAKE_RECORD: u8 = 22;
@@ -136,9 +135,8 @@ impl Session {
     /// must have. [`Session::send`] has the first bytes. Error: `host` is neither a name nor an
     /// address, or the system has no randomness.
     pub fn dial(connector: &Connector, host: &str) -> Result<Self, TlsError> {
-        // A name may end in the dot of the root, a certificate's does not (RFC 6066, section 3).
-        let name = ServerName::try_from(host.strip_suffix('.').unwrap_or(host));
-        let name = name.map_err(|_| TlsError::protocol(format!("{host}: no name of a server")))?;
+        let told = || TlsError::protocol(format!("{host}: no name of a server"));
+        let name = server_name(host).ok_or_else(told)?;
         let made = ClientConnection::new(connector.config(), name.to_owned());
         made.map(|made| Self::new(made.into())).map_err(|error| TlsError::of(&error))
     }
@@ -208,10 +206,10 @@ impl Session {
         self.connection.is_handshaking()
     }
 
-    /// Whether the certificate that the other end has shown has this name or address.
-    pub fn shows(&self, host: &str) -> bool {
+    /// Whether the other end has shown a certificate that is good for this node.
+    pub fn shows(&self, member: Member<'_>) -> bool {
         let shown = self.connection.peer_certificates().and_then(|shown| shown.first());
-        shown.is_some_and(|certificate| has_name(certificate, host))
+        shown.is_some_and(|certificate| is_of(certificate, member))
     }
 
     /// Whether the handshake went on where a former connection ended, by a ticket.

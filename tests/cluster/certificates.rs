@@ -8,7 +8,7 @@ use std::sync::Arc;
 use kit::client::PATIENCE;
 use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose as Purpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, date_time_ymd,
+    KeyUsagePurpose, SanType, date_time_ymd,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
@@ -32,6 +32,10 @@ pub enum Kind {
     OtherAuthority,
     /// It has the name of another member.
     OtherName,
+    /// It is of another node on the same host.
+    OtherPort,
+    /// It has no host, but the whole name of the member.
+    WholeName,
     /// It is a client's.
     ClientsOnly,
     /// It is a server's that dials nobody.
@@ -39,12 +43,13 @@ pub enum Kind {
 }
 
 /// All that are no good in at least one direction.
-pub const BAD: [Kind; 6] = [
+pub const BAD: [Kind; 7] = [
     Kind::Expired,
     Kind::Future,
     Kind::SelfSigned,
     Kind::OtherAuthority,
     Kind::OtherName,
+    Kind::OtherPort,
     Kind::ClientsOnly,
 ];
 
@@ -77,10 +82,23 @@ impl Authority {
         Authority { issuer: Issuer::new(parameters, key), certificate }
     }
 
-    /// A certificate with this name or address. Kinds that are about names or authorities are
-    /// chosen by the caller.
-    pub fn sign(&self, host: &str, kind: Kind) -> Identity {
+    /// A certificate with this name or address; with a port, where the kind is about ports. Other
+    /// names and other authorities are chosen by the caller.
+    pub fn sign(&self, name: &str, kind: Kind) -> Identity {
+        let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
         let mut parameters = CertificateParams::new(vec![host.to_owned()]).expect("a good name");
+        let member = match kind {
+            Kind::OtherPort => Some(format!("{host}:1")),
+            Kind::WholeName => Some(name.to_owned()),
+            _ => None,
+        };
+        if let Some(member) = member {
+            let uri = format!("chronos://{member}").try_into().expect("ASCII");
+            parameters.subject_alt_names.push(SanType::URI(uri));
+        }
+        if kind == Kind::WholeName {
+            parameters.subject_alt_names.remove(0);
+        }
         parameters.extended_key_usages = match kind {
             Kind::ClientsOnly => vec![Purpose::ClientAuth],
             Kind::ServersOnly => vec![Purpose::ServerAuth],

@@ -10,6 +10,7 @@ use kit::children::{Tied, command};
 use kit::client::request;
 use kit::runner::Story;
 
+use super::certificates::host_of;
 use super::files::Roles;
 use super::harness::{Cluster, PATIENCE, PLACES, Setup, until};
 use super::hostile_peer::{Claim, upgrade_as};
@@ -33,13 +34,14 @@ pub struct Pki {
 }
 
 impl Pki {
-    /// An authority and a certificate of each place, and one of a client.
+    /// An authority and a certificate of each place, and one of a client. Every second one is good
+    /// for the member's port alone.
     pub fn new(cluster: &Cluster, name: &str) -> Pki {
         let folder = cluster.folder().join(name);
         let mut words = command(env!("CARGO_BIN_EXE_chronos"));
         words.args(["cluster", "certs", "--client", "ralf", "--out"]).arg(&folder);
         (0..PLACES).for_each(|place| {
-            words.args(["--node", &cluster.names[place]]);
+            words.args(["--node", named(cluster, place)]);
         });
         let made = words.output_tied().expect("the binary runs");
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
@@ -53,10 +55,16 @@ impl Pki {
 
     /// The lines of a node's configuration.
     pub fn lines(&self, cluster: &Cluster, place: usize, mode: &str) -> String {
-        let host = cluster.names[place].rsplit_once(':').expect("a port").0.to_owned();
+        let stem = named(cluster, place).replace(':', "_");
         let path = |name: &str| self.file(name).display().to_string();
-        lines(mode, &path(&format!("{host}.pem")), &path(&format!("{host}.key")), &path("ca.pem"))
+        lines(mode, &path(&format!("{stem}.pem")), &path(&format!("{stem}.key")), &path("ca.pem"))
     }
+}
+
+/// What the certificate of a place is made for: the host of the member, or its whole name.
+fn named(cluster: &Cluster, place: usize) -> &str {
+    let name = cluster.names[place].as_str();
+    if place.is_multiple_of(2) { name } else { host_of(name) }
 }
 
 fn lines(mode: &str, cert: &str, key: &str, ca: &str) -> String {

@@ -24,13 +24,14 @@ fn make(out: &Path, words: &[&str]) {
 fn keys_are_for_their_owner_and_no_file_is_overwritten() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("pki");
-    make(&out, &["--node", "10.0.0.1:7253", "--node", "[fd00::1]:7253", "--client", "ralf"]);
+    make(&out, &["--node", "10.0.0.1:7253", "--node", "fd00::1", "--client", "ralf"]);
     let mut names: Vec<String> = std::fs::read_dir(&out)
         .expect("made")
         .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
         .collect();
     names.sort();
-    let all = "10.0.0.1.key 10.0.0.1.pem ca.key ca.pem fd00__1.key fd00__1.pem ralf.key ralf.pem";
+    let all = "10.0.0.1_7253.key 10.0.0.1_7253.pem ca.key ca.pem fd00__1.key fd00__1.pem ralf.key \
+               ralf.pem";
     assert_eq!(names.join(" "), all);
     for name in &names {
         let mode = std::fs::metadata(out.join(name)).expect("there").permissions().mode() & 0o777;

@@ -3,7 +3,8 @@
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZeroU16;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -12,24 +13,28 @@ use jiff::civil::Date;
 use jiff::{ToSpan, Zoned};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, date_time_ymd,
+    KeyUsagePurpose, SanType, date_time_ymd,
 };
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use crate::control::config::regular_file;
 use crate::tls::material::FILE_BYTES_MAX;
+use crate::tls::names::MEMBER_SCHEME;
 use crate::wire::callback_uri::is_host_name;
 
 const EXAMPLES: &str = "\
 Examples:
   chronos cluster certs --out ./pki --node 10.0.0.1 --node 10.0.0.2 --node db1.lan --client ralf
   chronos cluster certs --out ./pki --node 10.0.0.4           one more, of the same authority
+  chronos cluster certs --out ./pki --node 10.0.0.5:7253 --node 10.0.0.5:7263
+                                       of two nodes on one host, each good for its own port alone
 
 What is in ./pki then:
   ca.pem              the authority: what clients and nodes trust, [cluster] tls_ca
   ca.key              its key: keep it off the nodes. Whoever has it can be any of them
-  10.0.0.1.pem, .key  a node's: [tls] cert and key, [cluster] tls_cert and tls_key
+  10.0.0.1.pem, .key  a node's: [tls] cert and key, [cluster] tls_cert and tls_key. With a port its
+                      files are 10.0.0.1_7253.pem and .key. Write the port if [cluster] has it there
   ralf.pem, .key      a client's: curl --cert ralf.pem --key ralf.key; no node's
 
 A certificate holds for --days, the authority for ten years. To renew one, move its two files away
@@ -53,13 +58,14 @@ pub(super) struct CertsFlags {
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 
-    /// A node's address or name, as others reach it; may be given several times
-    #[arg(long, value_name = "HOST", value_parser = host)]
-    node: Vec<String>,
+    /// A node's address or name, as others reach it; may be given several times. With a port, as in
+    /// the lists of [cluster], the certificate is good for the node at this port alone
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = node)]
+    node: Vec<Subject>,
 
     /// A client's name; may be given several times
-    #[arg(long, value_name = "NAME", value_parser = host)]
-    client: Vec<String>,
+    #[arg(long, value_name = "NAME", value_parser = client)]
+    client: Vec<Subject>,
 
     /// How long the certificates hold
     #[arg(long, value_name = "DAYS", default_value_t = 365)]
@@ -67,18 +73,56 @@ pub(super) struct CertsFlags {
     days: i64,
 }
 
-/// Takes an address or a name. A port behind it means nothing here.
-fn host(text: &str) -> Result<String, String> {
-    let bare = text.strip_prefix('[').and_then(|rest| rest.split_once(']')).map(|(host, _)| host);
-    let bare = bare.filter(|host| host.parse::<IpAddr>().is_ok());
-    let plain = text.rsplit_once(':').map_or(text, |(host, _)| host);
-    let host = match text.parse::<IpAddr>() {
-        Ok(_) => text,
-        Err(_) => bare.unwrap_or(plain),
+/// Whom a certificate is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Subject {
+    /// An address or a name.
+    host: String,
+    /// The port of a node that the certificate is good for alone.
+    port: Option<u16>,
+    is_node: bool,
+}
+
+impl Subject {
+    /// The name in the lists of members of a node that has a port.
+    fn member(&self) -> Option<String> {
+        let port = self.port?;
+        let is_v6 = self.host.contains(':');
+        let host = if is_v6 { format!("[{}]", self.host) } else { self.host.clone() };
+        Some(format!("{host}:{port}"))
+    }
+
+    /// A file in a directory: `pem` or `key`.
+    fn file(&self, out: &Path, kind: &str) -> PathBuf {
+        let host = self.host.replace(':', "_");
+        out.join(match self.port {
+            Some(port) => format!("{host}_{port}.{kind}"),
+            None => format!("{host}.{kind}"),
+        })
+    }
+}
+
+/// Takes an address or a name, perhaps with a port.
+fn node(text: &str) -> Result<Subject, String> {
+    let told = || "expected an address or a name such as 10.0.0.1, db1.lan or 10.0.0.1:7253";
+    let (host, port) = match (text.parse::<IpAddr>(), text.rsplit_once(':')) {
+        (Err(_), Some((host, port))) if !port.contains(']') => (host, Some(port)),
+        _ => (text, None),
     };
-    let is_fine = host.parse::<IpAddr>().is_ok() || is_host_name(host);
-    let told = "expected an address or a name such as 10.0.0.1 or db1.lan";
-    if is_fine { Ok(host.to_owned()) } else { Err(told.to_owned()) }
+    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let is_fine = match bare {
+        Some(bare) => bare.parse::<Ipv6Addr>().is_ok(),
+        None => host.parse::<IpAddr>().is_ok() || is_host_name(host),
+    };
+    let port = port.map(|port| port.parse::<NonZeroU16>().map_err(|_| told())).transpose()?;
+    let port = port.map(NonZeroU16::get);
+    let host = bare.unwrap_or(host).to_owned();
+    if is_fine { Ok(Subject { host, port, is_node: true }) } else { Err(told().to_owned()) }
+}
+
+/// Takes a name. A port behind it means nothing here.
+fn client(text: &str) -> Result<Subject, String> {
+    Ok(Subject { port: None, is_node: false, ..node(text)? })
 }
 
 /// Runs the command. Returns what was made, one line each.
@@ -93,27 +137,22 @@ pub(super) fn run(flags: &CertsFlags) -> Result<String, String> {
         .create(out)
         .map_err(|error| failed("make", out, &error))?;
     let today = Zoned::now().date();
-    let nodes = flags.node.iter().map(|name| (name, true));
-    let all: Vec<_> = nodes.chain(flags.client.iter().map(|name| (name, false))).collect();
+    let all: Vec<&Subject> = flags.node.iter().chain(&flags.client).collect();
     // Looked at before anything is made.
-    for (name, _) in &all {
-        let there = [file(out, name, "pem"), file(out, name, "key")];
+    for subject in &all {
+        let there = [subject.file(out, "pem"), subject.file(out, "key")];
         if let Some(path) = there.iter().find(|path| path.exists()) {
             return Err(format!("{} is there already; move it away to renew it", path.display()));
         }
     }
     let (issuer, mut made) = authority(out, today)?;
-    for (name, is_node) in all {
-        let (certificate, key) = sign(&issuer, name, is_node, (today, flags.days))?;
-        write(&file(out, name, "key"), &key, 0o600)?;
-        write(&file(out, name, "pem"), &certificate, 0o644)?;
-        made += &format!("{}\n", file(out, name, "pem").display());
+    for subject in all {
+        let (certificate, key) = sign(&issuer, subject, (today, flags.days))?;
+        write(&subject.file(out, "key"), &key, 0o600)?;
+        write(&subject.file(out, "pem"), &certificate, 0o644)?;
+        made += &format!("{}\n", subject.file(out, "pem").display());
     }
     Ok(made)
-}
-
-fn file(out: &Path, name: &str, kind: &str) -> PathBuf {
-    out.join(format!("{}.{kind}", name.replace(':', "_")))
 }
 
 /// The authority of a directory, made if there is none.
@@ -158,18 +197,22 @@ fn authority_parameters(today: Date) -> CertificateParams {
 
 fn sign(
     issuer: &Issuer<'static, KeyPair>,
-    name: &str,
-    is_node: bool,
+    subject: &Subject,
     (today, days): (Date, i64),
 ) -> Result<(String, String), String> {
-    let told = |error: rcgen::Error| format!("{name}: {error}");
-    let mut parameters = CertificateParams::new(vec![name.to_owned()]).map_err(told)?;
-    parameters.distinguished_name.push(DnType::CommonName, name);
+    let Subject { host, is_node, .. } = subject;
+    let told = |error: rcgen::Error| format!("{host}: {error}");
+    let mut parameters = CertificateParams::new(vec![host.clone()]).map_err(told)?;
+    if let Some(member) = subject.member() {
+        let uri = format!("{MEMBER_SCHEME}{member}").try_into().map_err(told)?;
+        parameters.subject_alt_names.push(SanType::URI(uri));
+    }
+    parameters.distinguished_name.push(DnType::CommonName, host);
     parameters.use_authority_key_identifier_extension = true;
     parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     // A node is a client of other nodes.
     parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    if is_node {
+    if *is_node {
         parameters.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
     }
     hold(&mut parameters, today, days);
@@ -201,19 +244,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_addresses_or_names_and_ports_mean_nothing() {
-        for (text, name) in [
-            ("10.0.0.1", "10.0.0.1"),
-            ("10.0.0.1:7253", "10.0.0.1"),
-            ("[fd00::1]:7253", "fd00::1"),
-            ("fd00::1", "fd00::1"),
-            ("db1.lan:7253", "db1.lan"),
-            ("ralf", "ralf"),
+    fn nodes_are_addresses_or_names_perhaps_with_ports() {
+        for (text, host, member, file) in [
+            ("10.0.0.1", "10.0.0.1", None, "10.0.0.1.pem"),
+            ("10.0.0.1:7253", "10.0.0.1", Some("10.0.0.1:7253"), "10.0.0.1_7253.pem"),
+            ("[fd00::1]:7253", "fd00::1", Some("[fd00::1]:7253"), "fd00__1_7253.pem"),
+            ("[fd00::1]", "fd00::1", None, "fd00__1.pem"),
+            ("fd00::1", "fd00::1", None, "fd00__1.pem"),
+            ("db1.lan:7253", "db1.lan", Some("db1.lan:7253"), "db1.lan_7253.pem"),
         ] {
-            assert_eq!(host(text).as_deref(), Ok(name));
+            let found = node(text).expect(text);
+            assert_eq!((found.host.as_str(), found.member().as_deref()), (host, member));
+            assert_eq!(found.file(Path::new("x"), "pem"), Path::new("x").join(file));
+            let client = client(text).expect(text);
+            assert_eq!((client.host.as_str(), client.member()), (host, None));
         }
-        for text in ["", "../x", "a/b", "a b", "[x]", "\u{e9}"] {
-            assert!(host(text).is_err(), "{text}");
+        for text in [
+            "",
+            "../x",
+            "a/b",
+            "a b",
+            "[x]",
+            "\u{e9}",
+            "a:0",
+            "a:b",
+            "a:65536",
+            ":1",
+            "[10.0.0.1]:1",
+        ] {
+            assert!(node(text).is_err() && client(text).is_err(), "{text}");
         }
     }
 }

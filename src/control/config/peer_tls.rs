@@ -9,6 +9,7 @@ use super::tls::{TlsConfig, TlsFileError, now_s, read_file};
 use crate::core::peers::address::host_of;
 use crate::node::settings::PeerTls;
 use crate::tls::material::{FILE_BYTES_MAX, Text};
+use crate::tls::names::Member;
 use crate::tls::nodes::{NodeMaterial, Nodes};
 
 /// Whether nodes speak TLS with each other.
@@ -59,13 +60,16 @@ pub enum PeerTlsError {
     /// The certificate is that of another node.
     #[error(
         "tls_cert: {file}: expected a certificate with the name {host}, under which the other \
-         nodes know this one; make one: chronos cluster certs --node {host}"
+         nodes know this one, and with chronos://{name} if it has names of that kind; make one: \
+         chronos cluster certs --node {host}"
     )]
     OtherName {
         /// The file as the operator named it.
         file: String,
         /// The node's name without its port.
         host: String,
+        /// The node's name.
+        name: String,
     },
 }
 
@@ -95,8 +99,8 @@ pub(super) fn read(
         TlsFileError::Content { name, file: file.into(), error }
     })?;
     let host = host_of(name);
-    if !nodes.is_named(&host) {
-        return Err(PeerTlsError::OtherName { file: cert.into(), host });
+    if !nodes.are_of(Member { name, host: &host }) {
+        return Err(PeerTlsError::OtherName { file: cert.into(), host, name: name.into() });
     }
     let untimely = nodes.acceptor.untimely(now_s());
     let untimely = untimely.map(|told| format!("[cluster] tls_cert: {cert}: {told}"));

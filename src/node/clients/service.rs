@@ -35,6 +35,7 @@ use crate::node::clients::answers::{
 use crate::node::clients::head_memory::HeadMemory;
 use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::tokens::Tokens;
+use crate::tls::names::Member;
 use crate::tls::session::Session;
 
 /// Bytes above which a content buffer goes back to the allocator after use.
@@ -599,7 +600,7 @@ impl Service {
     fn judge_certificate(&self, name: &str, shown: Option<&Session>) -> Result<(), HelloRefusal> {
         match shown {
             None if self.requires_tls => Err(HelloRefusal::Plain),
-            Some(session) if !session.shows(&host_of(name)) => {
+            Some(session) if !session.shows(Member { name, host: &host_of(name) }) => {
                 Err(HelloRefusal::Misnamed(name.to_owned()))
             }
             _ => Ok(()),

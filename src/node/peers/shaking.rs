@@ -5,6 +5,7 @@ use crate::base::ids::PeerIndex;
 use crate::core::Core;
 use crate::core::peers::address::host_of;
 use crate::ring::{Received, SocketId};
+use crate::tls::names::Member;
 use crate::tls::session::{Session, may_answer_tls};
 
 use crate::node::io::Io;
@@ -77,6 +78,11 @@ impl PeerSockets {
                 io.ring.send(socket.id, bytes);
             }
             return;
+        }
+        let name = core.address_of(peer);
+        if socket.is_another(Member { name, host: &host_of(name) }) {
+            self.tls_failed += 1;
+            return self.lose(io, core, peer);
         }
         if let DialProgress::Shaking { socket, .. } = std::mem::take(stage) {
             self.greet(io, core, peer, socket);

@@ -3,6 +3,7 @@
 use crate::base::time::MonoNs;
 use crate::node::buffer_pool::BufferPool;
 use crate::ring::SocketId;
+use crate::tls::names::Member;
 use crate::tls::session::{Session, TlsError};
 
 /// A connection that carries frames or HTTP.
@@ -40,6 +41,11 @@ impl Socket {
     /// Whether the bytes go over TLS.
     pub fn is_secured(&self) -> bool {
         self.tls.is_some()
+    }
+
+    /// Whether the other end has not shown, over TLS, that it is this node.
+    pub fn is_another(&self, member: Member<'_>) -> bool {
+        self.tls.as_ref().is_some_and(|session| !session.shows(member))
     }
 
     /// Whether a handshake is under way.
