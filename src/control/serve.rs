@@ -406,21 +406,23 @@ fn announce_admin(config: &Config, doors: &AdminDoors) {
 
 fn announce_timestamps(config: &Config, view: &NodeView) {
     let timestamps = &config.timestamp;
-    let listen = view.timestamp_address.map(|address| address.to_string());
-    let listen = listen.unwrap_or_else(|| "no plain port".into());
+    let listen = match view.timestamp_address {
+        Some(address) => format!("on {address}"),
+        None => "over TLS alone".into(),
+    };
     if let Some(address) = view.timestamp_tls_address {
         info!("over TLS Thrift clients connect to {address}");
     }
     match timestamps.coordination {
         _ if !timestamps.enabled => {}
         Coordination::File => {
-            info!("timestamps for Thrift clients on {listen}, bound in {}", timestamps.file);
+            info!("timestamps for Thrift clients {listen}, bound in {}", timestamps.file);
         }
         Coordination::ZooKeeper => {
             let (quorum, cluster) = (&timestamps.zookeeper_quorum, &timestamps.zookeeper_cluster);
             let advertised = timestamps.advertised();
             info!(
-                "timestamps for Thrift clients on {listen}, told as {advertised} to {quorum}, \
+                "timestamps for Thrift clients {listen}, told as {advertised} to {quorum}, \
                  cluster {cluster}"
             );
             let is_here = |address: &str| {

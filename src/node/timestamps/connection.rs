@@ -12,7 +12,6 @@ use crate::wire::thrift::{
     write_value,
 };
 
-use crate::node::buffer_pool::BufferPool;
 use crate::node::deadlines::Deadline;
 use crate::node::handshakes::secured::Secured;
 use crate::node::timestamps::issuer::{Denial, Denied, Issuer};
@@ -132,25 +131,15 @@ impl TimestampConnection {
 
     /// Bytes of memory held for requests that were not taken, and for a handshake.
     pub fn partial_bytes(&self) -> usize {
-        let handshake = self.secured.as_ref().map_or(0, |secured| secured.waiting_bytes());
-        self.partial.capacity() + handshake
-    }
-
-    /// Takes the bytes that are to leave now, if there are any.
-    pub fn next_send(&mut self, pool: &mut BufferPool) -> Option<Vec<u8>> {
-        if let Some(secured) = &mut self.secured {
-            return secured.next_send(&mut self.out, self.is_closing, pool);
+        let requests = self.partial.capacity();
+        match &self.secured {
+            None => requests,
+            Some(secured) => requests + secured.waiting_bytes(),
         }
-        (!self.out.is_empty()).then(|| std::mem::replace(&mut self.out, pool.take()))
-    }
-
-    /// Returns whether [`TimestampConnection::next_send`] may have bytes.
-    pub fn has_more_to_send(&self) -> bool {
-        let has_wire = |secured: &Secured| secured.wants_to_send();
-        !self.out.is_empty() || self.secured.as_deref().is_some_and(has_wire)
     }
 
     /// Returns whether the client speaks TLS and the handshake is not over.
+    #[inline]
     pub fn is_handshaking(&self) -> bool {
         self.secured.as_ref().is_some_and(|secured| secured.is_handshaking())
     }

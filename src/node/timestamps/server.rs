@@ -55,7 +55,7 @@ pub struct TimestampServer {
     waiting: VecDeque<(u32, SocketId)>,
     pub(super) deadlines: Deadlines,
     due: Vec<u32>,
-    pool: BufferPool,
+    pub(super) pool: BufferPool,
     partial_bytes: usize,
     is_stopping: bool,
 }
@@ -187,12 +187,16 @@ impl TimestampServer {
         if !is_ok {
             return self.close(io.ring, from.0);
         }
-        let has_output = connection.has_more_to_send() || connection.is_closing;
-        let is_handshaking = connection.is_handshaking();
-        if !connection.is_closing && !is_handshaking {
+        if connection.is_handshaking() {
+            return self.mark_dirty(from.0);
+        }
+        // TLS may have bytes of its own.
+        let is_secured = connection.secured.is_some();
+        let has_output = !connection.out.is_empty() || connection.is_closing || is_secured;
+        if !connection.is_closing {
             connection.deadline.extend(io.now.mono.plus_ms(self.idle_timeout_ms));
         }
-        if connection.is_paused && !connection.is_waiting && !is_handshaking {
+        if connection.is_paused && !connection.is_waiting {
             self.resume_later(from.0);
         }
         if has_output {
@@ -244,9 +248,12 @@ impl TimestampServer {
                 self.close(io.ring, place);
             } else if connection.sending_bytes > 0 {
                 continue;
-            } else if let Some(bytes) = connection.next_send(&mut self.pool) {
-                connection.sending_bytes = bytes.len();
-                io.ring.send(connection.socket, bytes);
+            } else if connection.secured.is_some() {
+                self.flush_secured(io, place);
+            } else if !connection.out.is_empty() {
+                let empty = self.pool.take();
+                connection.sending_bytes = connection.out.len();
+                io.ring.send(connection.socket, std::mem::replace(&mut connection.out, empty));
             } else if connection.is_closing {
                 self.finish(io, place);
             }
@@ -387,7 +394,7 @@ impl TimestampServer {
 
     /// Closes a connection to which all is sent. A client that speaks TLS is told the end first: it
     /// may have sent its first call before it reads that its certificate is not taken.
-    fn finish(&mut self, io: &mut Io<'_>, place: u32) {
+    pub(super) fn finish(&mut self, io: &mut Io<'_>, place: u32) {
         let ring = &mut *io.ring;
         let Some(connection) = self.connections.at_mut(place) else { return };
         if !connection.may_linger || connection.has_ended || self.is_stopping {

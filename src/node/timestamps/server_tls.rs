@@ -69,6 +69,19 @@ impl TimestampServer {
         true
     }
 
+    /// Sends what is to leave over TLS, or closes a connection that is done.
+    pub(super) fn flush_secured(&mut self, io: &mut Io<'_>, place: u32) {
+        let Some(connection) = self.connections.at_mut(place) else { return };
+        let Some(secured) = &mut connection.secured else { return };
+        let is_last = connection.is_closing;
+        if let Some(bytes) = secured.next_send(&mut connection.out, is_last, &mut self.pool) {
+            connection.sending_bytes = bytes.len();
+            io.ring.send(connection.socket, bytes);
+        } else if connection.is_closing {
+            self.finish(io, place);
+        }
+    }
+
     /// Acts on what became of the bytes of a connection.
     fn progressed(
         &mut self,
