@@ -21,7 +21,8 @@ impl PeerSockets {
         (peer, id): (PeerIndex, SocketId),
     ) {
         let dialled = &mut self.dialled[peer.index()];
-        let Some(tls) = self.tls.as_ref().filter(|_| !dialled.is_plain) else {
+        let speaks_tls = |tls: &&PeerTls| tls.is_required || !dialled.is_plain;
+        let Some(tls) = self.tls.as_ref().filter(speaks_tls) else {
             return self.greet(io, core, peer, Socket::new(id, None));
         };
         let host = host_of(core.address_of(peer));
@@ -117,7 +118,9 @@ impl PeerSockets {
         }
         let peers = (0..).map(PeerIndex).zip(&self.dialled);
         let plain = peers.filter_map(|(peer, dialled)| match &dialled.stage {
-            DialProgress::Open(open) if !open.is_secured() => Some(peer),
+            DialProgress::Open(open) | DialProgress::Greeting { socket: open, .. } => {
+                (!open.is_secured()).then_some(peer)
+            }
             _ => None,
         });
         let plain: Vec<_> = plain.collect();
