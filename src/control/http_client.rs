@@ -1,6 +1,6 @@
 //! The HTTP client of the control thread and of the commands. It asks admin APIs, the demo's node
-//! and original nodes, over TLS where the address begins with `https://`. An exchange ends within its time, an answer is bounded in bytes, and each
-//! error has a sentence of its own.
+//! and original nodes, over TLS where the address begins with `https://`. An exchange ends within
+//! its time, an answer is bounded in bytes, and each error has a sentence of its own.
 
 use std::io;
 use std::sync::Arc;

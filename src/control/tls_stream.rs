@@ -19,15 +19,16 @@ use crate::tls::session::{Session, TlsError, may_be_tls};
 /// Most bytes of the other end's share of a handshake, as for the clients of the cores. A chain of
 /// certificates has some kilobytes.
 const HANDSHAKE_BYTES_MAX: usize = 64 << 10;
-/// Most bytes of the wire that wait for the other end to take them. Nothing more is read until then:
-/// each record that comes may ask for an answer.
+/// Most bytes of the wire that wait for the other end to take them. Nothing more is read until
+/// then: each record that comes may ask for an answer.
 const WAITING_BYTES_MAX: usize = 64 << 10;
 /// Bytes taken from the stream at a time. The plaintext that waits is at most one record longer.
 const READ_BYTES: usize = 8 << 10;
 /// Bytes encrypted at a time: a record (RFC 8446, section 5.1).
 const RECORD_BYTES: usize = 16 << 10;
-/// Bytes that are taken and thrown away behind the answer to what is no TLS. A socket that is closed
-/// with unread bytes tells the other end that the connection broke, and the answer may be lost.
+/// Bytes that are taken and thrown away behind the answer to what is no TLS. A socket that is
+/// closed with unread bytes tells the other end that the connection broke, and the answer may be
+/// lost.
 const DRAINED_BYTES_MAX: usize = 256 << 10;
 /// The answer to plain HTTP where TLS is spoken.
 const PLAIN: &str = "this port speaks TLS and found no TLS; ask for https:// here\n";
@@ -263,4 +264,151 @@ fn failure(error: TlsError) -> io::Error {
 
 fn broken() -> io::Error {
     io::ErrorKind::BrokenPipe.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use rcgen::{CertificateParams, KeyPair};
+    use tokio::net::UnixStream;
+
+    use super::*;
+    use crate::tls::acceptor::{ClientAuth, Material};
+    use crate::tls::connector::{ClientMaterial, Trust};
+
+    /// Both sides of a server named localhost that signs its own certificate.
+    fn both() -> (Acceptor, Connector) {
+        let parameters = CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+        let key = KeyPair::generate().expect("randomness");
+        let certificate = parameters.self_signed(&key).expect("its own").pem();
+        let acceptor = Acceptor::new(&Material {
+            certificates: certificate.as_bytes(),
+            key: key.serialize_pem().as_bytes(),
+            client_ca: &[],
+            client_auth: ClientAuth::Off,
+        });
+        let trust = Trust::These(certificate.as_bytes());
+        let connector = Connector::new(&ClientMaterial { trust, identity: None });
+        (acceptor.expect("they fit"), connector.expect("an authority"))
+    }
+
+    async fn write(stream: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let count = poll_fn(|cx| Pin::new(&mut *stream).poll_write(cx, bytes)).await?;
+            bytes = &bytes[count..];
+        }
+        poll_fn(|cx| Pin::new(&mut *stream).poll_flush(cx)).await
+    }
+
+    /// Reads until there are that many bytes, or the end.
+    async fn read(stream: &mut (impl AsyncRead + Unpin), count: usize) -> io::Result<Vec<u8>> {
+        let mut all = Vec::new();
+        while all.len() < count {
+            let mut bytes = [0; 1_000];
+            let mut taken = ReadBuf::new(&mut bytes);
+            poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, &mut taken)).await?;
+            if taken.filled().is_empty() {
+                break;
+            }
+            all.extend_from_slice(taken.filled());
+        }
+        Ok(all)
+    }
+
+    async fn close(stream: &mut (impl AsyncWrite + Unpin)) {
+        poll_fn(|cx| Pin::new(&mut *stream).poll_shutdown(cx)).await.expect("open");
+    }
+
+    /// More than a socket takes at once, both ways, and the ends of both.
+    #[tokio::test]
+    async fn what_is_written_is_read_and_the_end_is_told() {
+        let (acceptor, connector) = both();
+        let (here, there) = UnixStream::pair().expect("a pair");
+        let bytes: Vec<u8> = (0..1_000_000_u32).map(|at| (at / 7) as u8).collect();
+        let server = async {
+            let mut stream = TlsStream::accept(there, &acceptor).expect("randomness");
+            assert!(write(&mut stream, b"early").await.is_err(), "before the handshake");
+            assert_eq!(read(&mut stream, bytes.len()).await.expect("all"), bytes);
+            write(&mut stream, &bytes).await.expect("taken");
+            close(&mut stream).await;
+            assert!(write(&mut stream, b"late").await.is_err());
+            read(&mut stream, 1).await.expect("the end")
+        };
+        let client = async {
+            let dialled = TlsStream::dial(here, &connector, "localhost").await;
+            let mut stream = dialled.expect("a good server");
+            write(&mut stream, &bytes).await.expect("taken");
+            assert_eq!(read(&mut stream, usize::MAX).await.expect("all and the end"), bytes);
+            close(&mut stream).await;
+        };
+        assert_eq!(tokio::join!(server, client).0, b"");
+    }
+
+    #[tokio::test]
+    async fn an_end_that_is_not_told_is_an_error() {
+        let (acceptor, connector) = both();
+        let (here, there) = UnixStream::pair().expect("a pair");
+        let server = async {
+            let mut stream = TlsStream::accept(there, &acceptor).expect("randomness");
+            assert_eq!(read(&mut stream, 3).await.expect("all"), b"ask");
+            write(&mut stream, b"half of an").await.expect("taken");
+        };
+        let client = async {
+            let dialled = TlsStream::dial(here, &connector, "localhost").await;
+            let mut stream = dialled.expect("a good server");
+            write(&mut stream, b"ask").await.expect("taken");
+            assert_eq!(read(&mut stream, 10).await.expect("it came"), b"half of an");
+            read(&mut stream, 1).await.expect_err("cut off").kind()
+        };
+        assert_eq!(tokio::join!(server, client).1, io::ErrorKind::UnexpectedEof);
+    }
+
+    /// Each side learns why: the client by its own look, the server by the alert.
+    #[tokio::test]
+    async fn both_ends_learn_why_a_handshake_fails() {
+        let ((acceptor, _), (_, stranger)) = (both(), both());
+        let (here, there) = UnixStream::pair().expect("a pair");
+        let server = async {
+            let mut stream = TlsStream::accept(there, &acceptor).expect("randomness");
+            read(&mut stream, 1).await.expect_err("refused")
+        };
+        let client = async {
+            let dialled = TlsStream::dial(here, &stranger, "localhost").await;
+            dialled.err().expect("another authority")
+        };
+        let (told, found) = tokio::join!(server, client);
+        use crate::tls::session::TlsFault::{Alert, Authority};
+        assert_eq!(tls_error(&told).map(|error| error.kind), Some(Alert), "{told}");
+        assert_eq!(tls_error(&found).map(|error| error.kind), Some(Authority), "{found}");
+    }
+
+    #[tokio::test]
+    async fn no_bytes_hang_or_panic_either_end() {
+        let (acceptor, connector) = both();
+        let long = [&[22, 3, 1, 0x40, 0][..], &[0; 0x4000]].concat().repeat(8);
+        for bytes in
+            [&[][..], &[22], &[22, 3, 1, 0, 4, 1, 0, 0xff, 0xff], b"GET /", &[0xff; 9_000], &long]
+        {
+            let (mut here, there) = UnixStream::pair().expect("a pair");
+            let server = async {
+                let mut stream = TlsStream::accept(there, &acceptor).expect("randomness");
+                read(&mut stream, 1).await.expect_err("no TLS")
+            };
+            let client = async {
+                // The server may have ended it before.
+                let _ = write(&mut here, bytes).await;
+                let _ = poll_fn(|cx| Pin::new(&mut here).poll_shutdown(cx)).await;
+                read(&mut here, usize::MAX).await
+            };
+            tokio::join!(server, client).1.ok();
+            let (here, mut there) = UnixStream::pair().expect("a pair");
+            let client = async { TlsStream::dial(here, &connector, "localhost").await.err() };
+            let server = async {
+                let _ = write(&mut there, bytes).await;
+                drop(there);
+            };
+            assert!(tokio::join!(client, server).0.is_some());
+        }
+    }
 }

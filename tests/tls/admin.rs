@@ -81,6 +81,9 @@ fn curl_asks_over_both_versions() {
     }
     let url = format!("{url}/healthz");
     assert!(!curl(&[&url]).0, "the system does not believe this authority");
+    let timer = super::harness::TIMER.replace("http://127.0.0.1:9/never", &url);
+    let refused = kit::client::request(node.plain, "POST", "/timers", &timer).expect("an answer");
+    assert_eq!(refused.status, 403, "no callback goes there: {}", refused.body);
     let old = ["--cacert", &ca, "--tlsv1.0", "--tls-max", "1.1", &url];
     assert!(!curl(&old).0, "old versions are not spoken");
 }

@@ -1,8 +1,10 @@
 //! Commands that ask admin APIs over TLS, and what they say when they are not answered.
 
 use std::path::Path;
+use std::process::{Child, Stdio};
 
 use kit::children::{self, Tied};
+use kit::ports::free_port;
 use kit::until::until;
 
 use super::admin::started;
@@ -190,4 +192,75 @@ fn nodes_ask_each_other_over_tls() {
     let told = sum(&token);
     let told: serde_json::Value = serde_json::from_str(&told).expect(&told);
     assert_eq!((&told["nodes"], &told["unreachable"]), (&2.into(), &serde_json::json!([])));
+}
+
+/// A node with a file of its own whose admin API is served over TLS alone. The process ends when
+/// the value is dropped.
+struct Member(Child);
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // An error means that it has ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Two nodes of `chronos cluster certs`, which ask for certificates and tokens. The second is found
+/// at the host of its name, over TLS as the first.
+#[test]
+fn a_cluster_changes_whose_admin_apis_are_served_over_tls_alone() {
+    let hosts = ["127.0.0.41", "127.0.0.42"];
+    let addresses = hosts.map(|host| host.parse().expect("an address"));
+    let (port, admin_port) = (free_port(&addresses), free_port(&addresses));
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| text(folder.path().join(name));
+    let (out, tokens) = (path("pki"), path("tokens"));
+    let [first, second] = hosts;
+    let certs = ["cluster", "certs", "--out", &out, "--node", first, "--node", second];
+    assert!(run(&[&certs[..], &["--client", "ralf"]].concat(), &[]).0);
+    let token = ["token", "new", "--name", "o", "--role", "operator", "--file", &tokens];
+    let made = run(&token, &[]).1;
+    let token = made.lines().find(|line| line.starts_with("chr_")).expect("a token").to_owned();
+    let start = |place: usize| {
+        let host = hosts[place];
+        let config = format!(
+            "[node]\nlisten = '{host}:{port}'\nlisten_tls = '{host}:0'\nshards = 1\npin = false\n\
+             instance_id = {place}\n[tls]\ncert = '{out}/{host}.pem'\nkey = '{out}/{host}.key'\n\
+             client_ca = '{out}/ca.pem'\nclient_auth = 'required'\n[auth]\n\
+             tokens_file = '{tokens}'\n[admin]\nenabled = false\n\
+             listen_tls = '{host}:{admin_port}'\n[cluster]\ntls = 'required'\n\
+             tls_ca = '{out}/ca.pem'\nheartbeat_ms = 100\n"
+        );
+        let file = path(&format!("{host}.toml"));
+        std::fs::write(&file, config).expect("a file in the test's folder");
+        let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
+        command.env_clear().args(["--config", &file]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Member(command.spawn_tied().expect("the binary runs"))
+    };
+    let _members = [start(0), start(1)];
+    let order = |words: &[&str]| {
+        let admin = format!("https://{first}:{admin_port}");
+        let (ca, cert, key) =
+            (format!("{out}/ca.pem"), format!("{out}/ralf.pem"), format!("{out}/ralf.key"));
+        let variables = [
+            ("CHRONOS_TOKEN", &*token),
+            ("CHRONOS_CA", &*ca),
+            ("CHRONOS_CERT", &*cert),
+            ("CHRONOS_KEY", &*key),
+        ];
+        run(&[&["cluster"], words, &["--admin", &admin]].concat(), &variables)
+    };
+    until("the first node to answer", PATIENCE, || order(&["status"]).0.then_some(()));
+    let name = format!("{second}:{port}");
+    let joined = || order(&["join", &name]).0.then_some(());
+    until("the second node to join", PATIENCE, joined);
+    let status = || {
+        let (is_fine, told) = order(&["status"]);
+        (is_fine && told.contains(&name) && told.contains("2 nodes")).then_some(())
+    };
+    until("both to be well", PATIENCE, status);
+    let (is_fine, told) = order(&["leave", &name]);
+    assert!(is_fine && !order(&["status"]).1.contains("2 nodes"), "{told}");
 }

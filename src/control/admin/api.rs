@@ -59,8 +59,8 @@ impl AdminState {
         Self { view, process: process::read, tags, guard }
     }
 
-    /// Sets which members are asked for `/statistics/tags?scope=cluster`. Until this is called, such
-    /// a request is answered 501.
+    /// Sets which members are asked for `/statistics/tags?scope=cluster`. Until this is called,
+    /// such a request is answered 501.
     pub(crate) fn set_members(&self, members: Members) {
         self.tags.set_members(members);
     }

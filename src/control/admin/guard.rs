@@ -1,7 +1,7 @@
 //! Which requests the admin API takes. It refuses requests that a web page makes its visitor's
 //! browser send, orders in a form that a callback can have, and, if there are tokens
-//! (`auth.tokens_file`), orders without the token of an operator. Over TLS, which a network of others
-//! may reach, all that is asked for needs a token then.
+//! (`auth.tokens_file`), orders without the token of an operator. Over TLS, which a network of
+//! others may reach, all that is asked for needs a token then.
 //!
 //! A page can lead its own name to the address of a node and ask under that name (DNS rebinding).
 //! So a request must name an address, or a name that no page can own: a name without a dot belongs

@@ -420,26 +420,26 @@ mod tests {
         write("cert", &certificate.pem());
         write("key", &key.serialize_pem());
         write("tokens", &line_of("ops", Role::Operator, "a token"));
-        let config = |tls: &str, rest: &str| {
-            let (cert, key) = (path("cert"), path("key"));
-            format!(
-                "node.listen_tls = '10.0.0.1:7443'\n{rest}\n[tls]\ncert = {cert:?}\n\
-                 key = {key:?}\n{tls}"
-            )
-        };
         let asks = format!("client_auth = 'required'\nclient_ca = {:?}", path("cert"));
         let tokens = format!("auth.tokens_file = {:?}", path("tokens"));
-        write("toml", &config(&asks, ""));
-        let mut files = ConfigFiles::new(Some(&path("toml")), None, Vec::new(), Vec::new());
-        let running = files.load().expect("fine").config;
-        let mut reloader = Reloader::new(files, running, Arc::new(View::alone("a")));
-        write("toml", &config("", &tokens));
-        let told = reloader.reload().expect_err("open until a restart");
-        assert!(told.contains("until a restart") && told.contains("listen_tls"), "{told}");
-        assert!(reloader.take_commands().is_empty(), "nothing has changed");
-        // The other order is fine: tokens first, and after a restart no certificates.
-        write("toml", &config(&asks, &tokens));
-        assert!(reloader.reload().is_ok());
+        for listener in ["node.listen_tls = '10.0.0.1:7443'", "admin.listen_tls = '10.0.0.1:7255'"]
+        {
+            let config = |tls: &str, rest: &str| {
+                let (cert, key) = (path("cert"), path("key"));
+                format!("{listener}\n{rest}\n[tls]\ncert = {cert:?}\nkey = {key:?}\n{tls}")
+            };
+            write("toml", &config(&asks, ""));
+            let mut files = ConfigFiles::new(Some(&path("toml")), None, Vec::new(), Vec::new());
+            let running = files.load().expect("fine").config;
+            let mut reloader = Reloader::new(files, running, Arc::new(View::alone("a")));
+            write("toml", &config("", &tokens));
+            let told = reloader.reload().expect_err("open until a restart");
+            assert!(told.contains("until a restart") && told.contains("listen_tls"), "{told}");
+            assert!(reloader.take_commands().is_empty(), "nothing has changed");
+            // The other order is fine: tokens first, and after a restart no certificates.
+            write("toml", &config(&asks, &tokens));
+            assert!(reloader.reload().is_ok());
+        }
     }
 
     /// A node that has no port for other nodes cannot get others before a restart.

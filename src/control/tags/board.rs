@@ -77,8 +77,8 @@ impl TagBoard {
 
     /// Returns the JSON document for a request: of one tag or of all tags, of this node or, with
     /// `scope=cluster`, of all members that answer. Errors: 400 for another scope, 501 when the
-    /// members are not configured. `token`: the header `Authorization` of whoever asks. Members over
-    /// TLS are shown it.
+    /// members are not configured. `token` is the header `Authorization` of whoever asks; members
+    /// over TLS are shown it.
     pub(crate) async fn document(
         &self,
         tag: Option<&str>,
