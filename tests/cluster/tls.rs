@@ -24,6 +24,7 @@ pub const STORIES: &[Story] = &[
     ("tls_is_changed_while_nodes_run", tls_is_changed_while_nodes_run),
     ("an_original_is_met_beside_tls", an_original_is_met_beside_tls),
     ("sites_speak_tls", sites_speak_tls),
+    ("a_node_that_is_back_from_a_stall_is_met_over_tls", a_node_that_is_back_is_met_over_tls),
 ];
 
 const THREE: [usize; 3] = [0, 1, 2];
@@ -77,6 +78,28 @@ fn await_tls(cluster: &Cluster, places: &[usize]) {
         until(&format!("node {} to speak TLS", place + 1), || {
             cluster.speaks_tls(*place, places).filter(|speaks| *speaks).map(|_| ())
         });
+    }
+}
+
+/// A node that has spoken TLS and says nothing is busy: it is not talked to in the clear for that.
+fn a_node_that_is_back_is_met_over_tls() {
+    let mut cluster = Cluster::new();
+    let pki = Pki::new(&cluster, "pki");
+    for place in [0, 1] {
+        let lines = pki.lines(&cluster, place, "accept-both");
+        cluster.set_local(place, &lines);
+    }
+    cluster.begin(&[0, 1]);
+    cluster.await_alive(&[0, 1]);
+    await_tls(&cluster, &[0, 1]);
+    for _ in 0..2 {
+        cluster.freeze(1);
+        cluster.await_dead(&[0], 1);
+        // Time for some dials that nobody answers.
+        std::thread::sleep(std::time::Duration::from_secs(3));
+        cluster.thaw(1);
+        cluster.await_alive(&[0, 1]);
+        await_tls(&cluster, &[0, 1]);
     }
 }
 

@@ -82,14 +82,14 @@ pub fn write_token_full(out: &mut Vec<u8>, quota: Option<&Quota>, persistence: P
     write_error(out, 429, &reason, persistence);
 }
 
-/// Appends 429 to a create beyond the rate of its token's name. The rate has room for one again
+/// Appends 429 to a write beyond the rate of its token's name. The rate has room for one again
 /// within a second.
 #[cold]
 pub fn write_too_many_creates(out: &mut Vec<u8>, quota: &Quota, persistence: Persistence) {
     let rate = quota.limits.creates_per_second.unwrap_or(0);
     let reason = format!(
-        "the token {} may create {rate} timers a second on this node; slow down, or ask for more \
-         (creates_per_s= in auth.tokens_file)",
+        "the token {} may create, replace and delete {rate} timers a second on this node; slow \
+         down, or ask for more (creates_per_s= in auth.tokens_file)",
         quota.name
     );
     let header = format!("Retry-After: {RETRY_AFTER_S}\r\n");

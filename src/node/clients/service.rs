@@ -228,6 +228,13 @@ impl Service {
             (TimerPath::Collection, Method::Post) | (TimerPath::Timer(_), Method::Put) => {
                 return self.store((now, core), (from, caller), line, body, out);
             }
+            // What was deleted is remembered for a while, and has room like a timer.
+            (TimerPath::Timer(_), Method::Delete)
+                if let Some(quota) = caller.quota
+                    && self.is_beyond_rate(now, quota, persistence, out) =>
+            {
+                return Served::Written;
+            }
             (TimerPath::Timer(named), Method::Delete) => Request::Delete(target_of(named)),
             (TimerPath::Timer(named), Method::Get) => Request::Read(target_of(named)),
             (TimerPath::References, Method::Delete) => {
@@ -319,7 +326,7 @@ impl Service {
         Ok(())
     }
 
-    /// Returns whether a create is beyond the rate of its token's name, and answers it then.
+    /// Returns whether a write is beyond the rate of its token's name, and answers it then.
     #[inline(never)]
     fn is_beyond_rate(
         &mut self,

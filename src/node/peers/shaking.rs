@@ -85,6 +85,7 @@ impl PeerSockets {
             return self.lose(io, core, peer);
         }
         if let DialProgress::Shaking { socket, .. } = std::mem::take(stage) {
+            self.dialled[peer.index()].has_spoken_tls = true;
             self.greet(io, core, peer, socket);
         }
     }
@@ -112,7 +113,7 @@ impl PeerSockets {
     /// speak no TLS. The next dial does without.
     pub(super) fn is_hushed(&self, dialled: &Dialled) -> bool {
         let is_unheard = matches!(dialled.stage, DialProgress::Shaking { is_heard: false, .. });
-        is_unheard && !self.requires_tls()
+        is_unheard && !dialled.has_spoken_tls && !self.requires_tls()
     }
 
     /// Takes what further connections are dialled with. If no peer is talked to without TLS from

@@ -75,6 +75,9 @@ pub(super) struct Dialled {
     pub is_plain: bool,
     /// Whether the last dial was given up while the other end, asked for TLS, said nothing.
     pub is_hushed: bool,
+    /// Whether the node has spoken TLS at some time. Such a one is busy when it says nothing, and
+    /// is not talked to without TLS for that.
+    pub has_spoken_tls: bool,
     /// The name that the resolver was asked for and has not answered yet.
     asked: Option<String>,
     addresses: Vec<SocketAddr>,
@@ -310,8 +313,11 @@ impl PeerSockets {
         if self.socket_of(peer) != Some(socket) {
             return;
         }
-        match &self.dialled[peer.index()].stage {
-            DialProgress::Shaking { is_heard: false, .. } => self.meets_plain(io, core, peer),
+        let dialled = &self.dialled[peer.index()];
+        match &dialled.stage {
+            DialProgress::Shaking { is_heard: false, .. } if !dialled.has_spoken_tls => {
+                self.meets_plain(io, core, peer);
+            }
             DialProgress::Shaking { .. } => {
                 self.tls_failed += 1;
                 self.lose(io, core, peer);
@@ -479,6 +485,7 @@ impl PeerSockets {
                 is_original: false,
                 is_plain: false,
                 is_hushed: false,
+                has_spoken_tls: false,
                 asked: None,
                 addresses: Vec::new(),
                 next: 0,
