@@ -395,9 +395,7 @@ fn handshakes(ends: &Ends, is_resumed: bool, rounds: usize, each: usize) {
 fn main() {
     let is_quick = std::env::var_os("CHRONOS_BENCH_QUICK").is_some();
     let (rounds, each) = if is_quick { (3, 20) } else { (31, 100) };
-    println!(
-        "CPU time of one side, medians of {rounds} rounds of handshakes; x: ours by the library"
-    );
+    println!("CPU time of one side, medians of {rounds} rounds of handshakes");
     for ends in [Ends::new("TLS 1.3", &TLS13), Ends::new("TLS 1.2", &TLS12)] {
         records(&ends, rounds * 11);
         for is_resumed in [false, true] {
