@@ -4,8 +4,8 @@
 use std::io;
 
 /// What a container's seccomp profile must allow.
-const ALLOW: &str =
-    "allow io_uring_setup, io_uring_enter and io_uring_register in its seccomp profile";
+const ALLOW: &str = "allow io_uring_setup, io_uring_enter and io_uring_register in its seccomp \
+                     profile, as tuning/seccomp.json does";
 
 /// Why a ring could not be made or driven. The text says what to change.
 #[derive(Debug, thiserror::Error)]
@@ -187,7 +187,8 @@ mod tests {
             "cannot make an io_uring (io_uring_setup with SINGLE_ISSUER, DEFER_TASKRUN, \
              COOP_TASKRUN, SUBMIT_ALL): Operation not permitted (os error 1). io_uring is \
              forbidden here: run `sysctl kernel.io_uring_disabled=0`, and in a container allow \
-             io_uring_setup, io_uring_enter and io_uring_register in its seccomp profile"
+             io_uring_setup, io_uring_enter and io_uring_register in its seccomp profile, as \
+             tuning/seccomp.json does"
         );
     }
 }
