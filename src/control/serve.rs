@@ -330,7 +330,7 @@ fn announce(config: &Config, view: &NodeView, admin_address: Option<SocketAddr>)
         true if config.node.plain_clients => {
             info!(version, pid, "clients connect to http://{}", view.address);
         }
-        true if view.is_open => {
+        true if config.opens_listen() => {
             info!(version, pid, "nodes alone connect to {}, over TLS", view.address);
         }
         true => info!(version, pid, "nobody connects without TLS"),

@@ -211,6 +211,14 @@ pub fn write_exception(
     out.extend_from_slice(&[kind::I32, 0, 2, 0, 0, 0, exception as u8, kind::STOP]);
 }
 
+/// Appends an exception in answer to the request at the front of `bytes`, if there is a whole one.
+#[cold]
+pub fn refuse_first(out: &mut Vec<u8>, form: Form, bytes: &[u8], why: (ExceptionKind, &str)) {
+    if let Ok(Some((request, _))) = parse_request(bytes) {
+        write_exception(out, form, &request, why);
+    }
+}
+
 /// Appends the exception that the original writes for an unknown method.
 pub fn write_unknown_method(out: &mut Vec<u8>, form: Form, request: &Request<'_>) {
     let message = format!("Invalid method name: '{}'", String::from_utf8_lossy(request.name));

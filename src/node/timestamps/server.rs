@@ -20,8 +20,8 @@ use crate::node::timestamps::issuer::Issuer;
 /// The place in the owner of a connection that is just accepted: by which listener.
 pub const PLAIN_LISTENER: u32 = 0;
 pub const TLS_LISTENER: u32 = 1;
-/// Most bytes of requests not taken and of handshakes, over all connections of a core. Above it the connection that
-/// holds most of them is closed.
+/// Most bytes of requests not taken and of handshakes, over all connections of a core. Above it the
+/// connection that holds most of them is closed.
 const PARTIAL_BYTES_MAX: usize = 32 << 20;
 /// Number of send buffers kept for reuse; below it the largest kept buffer in bytes.
 const POOL_MAX: usize = 1_024;

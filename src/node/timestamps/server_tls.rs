@@ -1,9 +1,8 @@
 //! TLS in the table of connections for timestamps: what arrives over it, and what becomes of a
 //! handshake.
 
-use crate::ring::Received;
-use crate::ring::SocketId;
-use crate::wire::thrift::{ExceptionKind, parse_request, write_exception};
+use crate::ring::{Received, SocketId};
+use crate::wire::thrift::{ExceptionKind, refuse_first};
 
 use crate::node::handshakes::queue::{Handshakes, Waiting};
 use crate::node::handshakes::secured::{Kind, Progress};
@@ -102,10 +101,8 @@ impl TimestampServer {
                 handshakes.note_failed(Kind::Timestamps);
                 connection.secured = None;
                 connection.is_closing = true;
-                if let Ok(Some((request, _))) = parse_request(&plain) {
-                    let why = (ExceptionKind::InternalError, PLAIN);
-                    write_exception(&mut connection.out, self.form, &request, why);
-                }
+                let why = (ExceptionKind::InternalError, PLAIN);
+                refuse_first(&mut connection.out, self.form, &plain, why);
                 plain.clear();
             }
             Progress::Broken => {
