@@ -1,6 +1,7 @@
 //! TLS in the table of connections for timestamps: what arrives over it, and what becomes of a
 //! handshake.
 
+use crate::base::time::MonoNs;
 use crate::ring::{Received, SocketId};
 use crate::wire::thrift::{ExceptionKind, refuse_first};
 
@@ -15,6 +16,7 @@ const PLAIN: &str = "this port speaks TLS and found a call in the clear; speak T
 
 impl TimestampServer {
     /// Takes bytes of a client that speaks TLS.
+    #[inline(never)]
     pub(super) fn received_secured(
         &mut self,
         io: &mut Io<'_>,
@@ -68,7 +70,21 @@ impl TimestampServer {
         true
     }
 
+    /// Handles that bytes have left to a client that speaks TLS. TLS may have more of its own.
+    #[inline(never)]
+    pub(super) fn sent_secured(&mut self, now: MonoNs, place: u32) {
+        let Some(connection) = self.connections.at_mut(place) else { return };
+        if !connection.is_handshaking() && !connection.is_closing {
+            connection.deadline.extend(now.plus_ms(self.idle_timeout_ms));
+            if connection.is_paused && !connection.is_waiting {
+                self.resume_later(place);
+            }
+        }
+        self.mark_dirty(place);
+    }
+
     /// Sends what is to leave over TLS, or closes a connection that is done.
+    #[inline(never)]
     pub(super) fn flush_secured(&mut self, io: &mut Io<'_>, place: u32) {
         let Some(connection) = self.connections.at_mut(place) else { return };
         let Some(secured) = &mut connection.secured else { return };
