@@ -357,7 +357,7 @@ fn announce(config: &Config, view: &NodeView, doors: &AdminDoors) {
         true if config.node.plain_clients => {
             info!(version, pid, "clients connect to http://{}", view.address);
         }
-        true if view.is_open => {
+        true if config.opens_listen() => {
             info!(version, pid, "nodes alone connect to {}, over TLS", view.address);
         }
         true => info!(version, pid, "nobody connects without TLS"),

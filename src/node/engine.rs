@@ -156,6 +156,9 @@ impl Engine {
     /// Goes on with the handshakes that wait, as long as the turn has time for them.
     fn shake_hands(&mut self, now: Now) {
         let (clients, timestamps) = (&mut self.clients, &mut self.timestamps);
+        if !clients.handshakes.has_more() {
+            return;
+        }
         let Some(until) = clients.handshakes.begin_turn() else { return };
         let mut io = Io { now, ring: &mut self.ring };
         while let Some(next) = clients.handshakes.next() {

@@ -238,7 +238,7 @@ meters! {
     connections_accepted: Counter,
     /// Client connections refused or failed at accept.
     connections_refused: Counter,
-    /// TLS handshakes of clients that ended well.
+    /// TLS handshakes of clients that ended well, those of timestamps among them.
     tls_handshakes: Counter,
     /// TLS handshakes that went on where a former connection ended.
     tls_resumed: Counter,

@@ -22,8 +22,8 @@ use crate::tls::nodes::Nodes;
 pub struct NodeSettings {
     /// Where clients connect (default 127.0.0.1:7253).
     pub listen: SocketAddr,
-    /// Whether clients are served in the clear at `listen`. Otherwise `listen` is for nodes over TLS,
-    /// and is not opened where nodes speak none.
+    /// Whether clients are served in the clear at `listen`. Otherwise `listen` is for nodes over
+    /// TLS, and is not opened where nodes speak none.
     pub plain_clients: bool,
     /// How clients connect over TLS. `None`: they do not.
     pub tls: Option<TlsSettings>,

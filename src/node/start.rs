@@ -99,12 +99,9 @@ pub enum CoreError {
 
 /// A running node. Dropping the handle without [`NodeHandle::stop`] leaves the threads running.
 pub struct NodeHandle {
-    /// The address on which all cores listen, with the port that was taken when 0 was asked for. See
-    /// [`NodeHandle::is_open`].
+    /// The address on which all cores listen, with the port that was taken when 0 was asked for. No
+    /// core listens there unless [`NodeSettings::opens_listen`].
     pub address: SocketAddr,
-    /// Whether any core listens at `address`. None does where no timers are served, and where
-    /// clients are served over TLS alone and nodes do not speak TLS.
-    pub is_open: bool,
     /// The address on which all cores listen for clients that speak TLS, if there is one.
     pub tls_address: Option<SocketAddr>,
     /// The address on which all cores listen for timestamps, if there is one.
@@ -257,8 +254,7 @@ struct SeatJournal {
 /// Returns when all cores serve.
 pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let view = Arc::new(view_of(settings)?);
-    let kernel = probe()?;
-    let placement = placement(settings)?;
+    let (kernel, placement) = (probe()?, placement(settings)?);
     let files = FileShares::of(raise_open_files_limit(), placement.len(), settings);
     let shards = ShardCount::new(placement.len() as u16);
     let opened = open_journal(settings, shards)?;
@@ -308,7 +304,6 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let memory = ahead.start(stop.clone()).map_err(not_started("the taker of memory"))?;
     Ok(NodeHandle {
         address: addresses.timers,
-        is_open: settings.opens_listen(),
         tls_address: addresses.tls,
         timestamp_address: addresses.timestamps,
         timestamp_tls_address: addresses.timestamps_tls,

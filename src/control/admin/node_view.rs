@@ -50,8 +50,6 @@ impl NodeState {
 pub(crate) struct NodeView {
     /// Where clients connect.
     pub address: SocketAddr,
-    /// Whether anybody can connect there.
-    pub is_open: bool,
     /// The address for clients that speak TLS, if there is one.
     pub tls_address: Option<SocketAddr>,
     /// The address for clients of timestamps, if there is one.
@@ -84,7 +82,6 @@ impl NodeView {
     pub(crate) fn of(node: &NodeHandle) -> Self {
         Self {
             address: node.address,
-            is_open: node.is_open,
             tls_address: node.tls_address,
             timestamp_address: node.timestamp_address,
             timestamp_tls_address: node.timestamp_tls_address,
@@ -106,7 +103,6 @@ impl NodeView {
     pub(crate) fn with_meters(cores: Vec<usize>, shards: usize) -> Self {
         Self {
             address: SocketAddr::from(([127, 0, 0, 1], 7253)),
-            is_open: true,
             tls_address: None,
             timestamp_address: None,
             timestamp_tls_address: None,

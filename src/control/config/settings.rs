@@ -113,7 +113,7 @@ impl Config {
     }
 
     /// Whether anybody connects at `[node] listen`: clients, or nodes over TLS.
-    pub(super) fn opens_listen(&self) -> bool {
+    pub(crate) fn opens_listen(&self) -> bool {
         let for_nodes = self.peer_tls.mode != PeerTlsMode::Off;
         self.node.serves_timers && (self.node.plain_clients || for_nodes)
     }

@@ -285,7 +285,8 @@ impl Value {
         }
     }
 
-    /// Returns the address of a [`ValueKind::Address`] or [`ValueKind::OwnAddress`] key. Panics on another kind.
+    /// Returns the address of a [`ValueKind::Address`] or [`ValueKind::OwnAddress`] key. Panics on
+    /// another kind.
     pub(crate) fn address(&self) -> SocketAddr {
         match self {
             Value::Address(address) => *address,
@@ -294,7 +295,8 @@ impl Value {
     }
 
     /// Returns the text of a [`ValueKind::Text`], [`ValueKind::Choice`], [`ValueKind::Name`],
-    /// [`ValueKind::Site`], [`ValueKind::AddressOrNone`] or [`ValueKind::AddressOrOff`] key. Panics on another kind.
+    /// [`ValueKind::Site`], [`ValueKind::AddressOrNone`] or [`ValueKind::AddressOrOff`] key. Panics
+    /// on another kind.
     pub(crate) fn text(&self) -> &str {
         match self {
             Value::Text(text) => text,

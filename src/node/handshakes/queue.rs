@@ -127,12 +127,9 @@ impl Handshakes {
         }
     }
 
-    /// Begins a turn. Returns until when it may shake hands; `None`: nobody waits, or all wait for
-    /// a later turn.
+    /// Begins a turn in which connections wait. Returns until when it may shake hands; `None`: all
+    /// wait for a later turn.
     pub fn begin_turn(&mut self) -> Option<MonoNs> {
-        if !self.has_more() {
-            return None;
-        }
         let began = monotonic();
         let is_herd = std::mem::take(&mut self.came) >= HERD;
         if is_herd && began.since_ns(self.last) < HERD_PAUSE_US * 1_000 {
@@ -157,6 +154,7 @@ impl Handshakes {
     }
 
     /// Whether connections wait for the next turn.
+    #[inline]
     pub fn has_more(&self) -> bool {
         !self.queue.is_empty() || !self.members.is_empty()
     }

@@ -20,8 +20,8 @@ use crate::node::timestamps::issuer::Issuer;
 /// The place in the owner of a connection that is just accepted: by which listener.
 pub const PLAIN_LISTENER: u32 = 0;
 pub const TLS_LISTENER: u32 = 1;
-/// Most bytes of requests not taken and of handshakes, over all connections of a core. Above it the connection that
-/// holds most of them is closed.
+/// Most bytes of requests not taken and of handshakes, over all connections of a core. Above it the
+/// connection that holds most of them is closed.
 const PARTIAL_BYTES_MAX: usize = 32 << 20;
 /// Number of send buffers kept for reuse; below it the largest kept buffer in bytes.
 const POOL_MAX: usize = 1_024;
@@ -187,12 +187,10 @@ impl TimestampServer {
         if !is_ok {
             return self.close(io.ring, from.0);
         }
-        if connection.is_handshaking() {
-            return self.mark_dirty(from.0);
+        if connection.secured.is_some() {
+            return self.sent_secured(io.now.mono, from.0);
         }
-        // TLS may have bytes of its own.
-        let is_secured = connection.secured.is_some();
-        let has_output = !connection.out.is_empty() || connection.is_closing || is_secured;
+        let has_output = !connection.out.is_empty() || connection.is_closing;
         if !connection.is_closing {
             connection.deadline.extend(io.now.mono.plus_ms(self.idle_timeout_ms));
         }
@@ -359,7 +357,7 @@ impl TimestampServer {
         self.mark_dirty(place);
     }
 
-    fn resume_later(&mut self, place: u32) {
+    pub(super) fn resume_later(&mut self, place: u32) {
         let Some(connection) = self.connections.at_mut(place) else { return };
         if !connection.is_resuming {
             connection.is_resuming = true;
@@ -377,6 +375,7 @@ impl TimestampServer {
 
     /// Keeps the sum of bytes not taken within its limit, and closes the connection that holds
     /// most.
+    #[inline]
     pub(super) fn account(&mut self, ring: &mut Ring, place: u32) {
         let Some(connection) = self.connections.at_mut(place) else { return };
         let held = connection.partial_bytes();
@@ -394,6 +393,7 @@ impl TimestampServer {
 
     /// Closes a connection to which all is sent. A client that speaks TLS is told the end first: it
     /// may have sent its first call before it reads that its certificate is not taken.
+    #[cold]
     pub(super) fn finish(&mut self, io: &mut Io<'_>, place: u32) {
         let ring = &mut *io.ring;
         let Some(connection) = self.connections.at_mut(place) else { return };

@@ -1,9 +1,9 @@
 //! TLS in the table of connections for timestamps: what arrives over it, and what becomes of a
 //! handshake.
 
-use crate::ring::Received;
-use crate::ring::SocketId;
-use crate::wire::thrift::{ExceptionKind, parse_request, write_exception};
+use crate::base::time::MonoNs;
+use crate::ring::{Received, SocketId};
+use crate::wire::thrift::{ExceptionKind, refuse_first};
 
 use crate::node::handshakes::queue::{Handshakes, Waiting};
 use crate::node::handshakes::secured::{Kind, Progress};
@@ -16,6 +16,7 @@ const PLAIN: &str = "this port speaks TLS and found a call in the clear; speak T
 
 impl TimestampServer {
     /// Takes bytes of a client that speaks TLS.
+    #[inline(never)]
     pub(super) fn received_secured(
         &mut self,
         io: &mut Io<'_>,
@@ -69,7 +70,21 @@ impl TimestampServer {
         true
     }
 
+    /// Handles that bytes have left to a client that speaks TLS. TLS may have more of its own.
+    #[inline(never)]
+    pub(super) fn sent_secured(&mut self, now: MonoNs, place: u32) {
+        let Some(connection) = self.connections.at_mut(place) else { return };
+        if !connection.is_handshaking() && !connection.is_closing {
+            connection.deadline.extend(now.plus_ms(self.idle_timeout_ms));
+            if connection.is_paused && !connection.is_waiting {
+                self.resume_later(place);
+            }
+        }
+        self.mark_dirty(place);
+    }
+
     /// Sends what is to leave over TLS, or closes a connection that is done.
+    #[inline(never)]
     pub(super) fn flush_secured(&mut self, io: &mut Io<'_>, place: u32) {
         let Some(connection) = self.connections.at_mut(place) else { return };
         let Some(secured) = &mut connection.secured else { return };
@@ -102,10 +117,8 @@ impl TimestampServer {
                 handshakes.note_failed(Kind::Timestamps);
                 connection.secured = None;
                 connection.is_closing = true;
-                if let Ok(Some((request, _))) = parse_request(&plain) {
-                    let why = (ExceptionKind::InternalError, PLAIN);
-                    write_exception(&mut connection.out, self.form, &request, why);
-                }
+                let why = (ExceptionKind::InternalError, PLAIN);
+                refuse_first(&mut connection.out, self.form, &plain, why);
                 plain.clear();
             }
             Progress::Broken => {
