@@ -368,16 +368,14 @@ fn handshakes(ends: &Ends, is_resumed: bool, rounds: usize, each: usize) {
     };
     // The tickets of the first ones.
     let mut none = Watch::default();
-    by_library(&mut none);
-    by_us(&mut none);
-    dialled_by_library(&mut none);
-    dialled_by_us(&mut none);
+    let ways: [&dyn Fn(&mut Watch) -> Option<HandshakeKind>; 4] =
+        [&by_library, &by_us, &dialled_by_library, &dialled_by_us];
+    ways.map(|way| way(&mut none));
     let mut taken: [Vec<f64>; 4] = Default::default();
     for _ in 0..rounds {
-        taken[0].push(shake_us(each, by_library, kind));
-        taken[1].push(shake_us(each, by_us, kind));
-        taken[2].push(shake_us(each, dialled_by_library, kind));
-        taken[3].push(shake_us(each, dialled_by_us, kind));
+        for (taken, way) in taken.iter_mut().zip(ways) {
+            taken.push(shake_us(each, way, kind));
+        }
     }
     let us = taken.each_mut().map(|taken| median(taken));
     for (side, library, ours) in [("accepted", us[0], us[1]), ("dialled", us[2], us[3])] {
