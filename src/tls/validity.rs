@@ -37,10 +37,11 @@ impl Validity {
     /// What is wrong with the certificate at this time, in seconds since 1970.
     pub(super) fn complaint(&self, now_s: i64) -> Option<String> {
         if now_s > self.not_after.as_second() {
-            Some(format!("the certificate has expired ({}): who connects refuses it", self.not_after))
+            let end = self.not_after;
+            Some(format!("the certificate has expired ({end}): who connects refuses it"))
         } else if now_s < self.not_before.as_second() {
             let begins = self.not_before;
-            Some(format!("the certificate holds from {begins} on: who connects refuses it till then"))
+            Some(format!("the certificate holds from {begins} on: it is refused until then"))
         } else {
             None
         }

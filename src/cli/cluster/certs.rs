@@ -34,8 +34,8 @@ What is in ./pki then:
   ca.pem              the authority: what clients and nodes trust, [cluster] tls_ca
   ca.key              its key: keep it off the nodes. Whoever has it can be any of them
   10.0.0.1.pem, .key  a node's: [tls] cert and key, [cluster] tls_cert and tls_key. With a port its
-                      files are 10.0.0.1_7253.pem and .key. Write the port if [cluster] has it there.
-                      The files of [fd00::1] are fd00__1.pem and .key
+                      files are 10.0.0.1_7253.pem and .key. Write the port if [cluster] has it there
+                      (the files of [fd00::1] are fd00__1.pem and .key)
   ralf.pem, .key      a client's: curl --cert ralf.pem --key ralf.key; no node's
 
 A certificate holds for --days, the authority for ten years. To renew one, move its two files away
