@@ -2,7 +2,9 @@
 //! that is only carried.
 //!
 //! The carried bytes (the *content*) are: target length u16, tags length u16 (both little-endian),
-//! target, tags, opaque. A tag is: count u32 little-endian, name length u8, name.
+//! target, tags, opaque. A tag is: count u32 little-endian, name length u8, name. If the highest
+//! bit of the tags' length is set, attributes (`wire::attributes`) stand before the opaque bytes,
+//! with their length as a u16 before them.
 //!
 //! The *owner* of a timer is the name of the token that it was written with, if that name has a
 //! limit of timers (`base::quota`). The owner stands before the tags as a tag that no client can
@@ -10,6 +12,7 @@
 
 use crate::base::limits::{TAG_BYTES_MAX, URI_TOLD_BYTES_MAX};
 use crate::base::quota::{IS_OWNER, is_token_name};
+use crate::wire::attributes::{ATTRIBUTES_BYTES_MAX, Attributes, HAS_ATTRIBUTES};
 use crate::wire::timer_json::{Tag, Tags};
 
 const HEADER_BYTES: usize = 4;
@@ -65,14 +68,40 @@ impl OwnedDefinition {
     }
 }
 
-/// Appends the content of a timer to `out`. Panics if target or a tag is longer than its parser
-/// allows.
+/// Appends the content of a timer without attributes to `out`. Panics if target or a tag is longer
+/// than its parser allows.
 pub fn encode_content(target: &str, tags: &[Tag<'_>], opaque: &[u8], out: &mut Vec<u8>) {
+    encode_front(target, tags, opaque.len(), 0, out);
+    out.extend_from_slice(opaque);
+}
+
+/// The same as [`encode_content`], with attributes in their encoded form. None are encoded if they
+/// are empty. Panics if there are more than [`ATTRIBUTES_BYTES_MAX`](crate::wire::attributes) bytes.
+#[inline(never)]
+pub fn encode_with_attributes(
+    target: &str,
+    tags: &[Tag<'_>],
+    (attributes, opaque): (&[u8], &[u8]),
+    out: &mut Vec<u8>,
+) {
+    if attributes.is_empty() {
+        return encode_content(target, tags, opaque, out);
+    }
+    assert!(attributes.len() <= ATTRIBUTES_BYTES_MAX, "admission bounds attributes");
+    encode_front(target, tags, 2 + attributes.len() + opaque.len(), HAS_ATTRIBUTES, out);
+    out.extend_from_slice(&(attributes.len() as u16).to_le_bytes());
+    out.extend_from_slice(attributes);
+    out.extend_from_slice(opaque);
+}
+
+/// Appends lengths, target and tags.
+#[inline]
+fn encode_front(target: &str, tags: &[Tag<'_>], behind: usize, flag: u16, out: &mut Vec<u8>) {
     assert!(target.len() <= URI_TOLD_BYTES_MAX, "the URI parser bounds the target");
     let tag_bytes: usize = tags.iter().map(|tag| TAG_HEADER_BYTES + tag.kind.len()).sum();
-    out.reserve([HEADER_BYTES, target.len(), tag_bytes, opaque.len()].iter().sum());
+    out.reserve([HEADER_BYTES, target.len(), tag_bytes, behind].iter().sum());
     out.extend_from_slice(&(target.len() as u16).to_le_bytes());
-    out.extend_from_slice(&(tag_bytes as u16).to_le_bytes());
+    out.extend_from_slice(&(tag_bytes as u16 | flag).to_le_bytes());
     out.extend_from_slice(target.as_bytes());
     for tag in tags {
         assert!(tag.kind.len() <= TAG_BYTES_MAX, "the document parser bounds the tag");
@@ -80,7 +109,6 @@ pub fn encode_content(target: &str, tags: &[Tag<'_>], opaque: &[u8], out: &mut V
         out.push(tag.kind.len() as u8);
         out.extend_from_slice(tag.kind.as_bytes());
     }
-    out.extend_from_slice(opaque);
 }
 
 /// Copies encoded content into `out`, which is cleared first, with an owner. The content must have
@@ -114,6 +142,7 @@ pub struct Content<'a> {
     /// Path and query of the callback URI; may be empty.
     pub target: &'a [u8],
     tags: &'a [u8],
+    attributes: &'a [u8],
     /// The opaque bytes, exactly as the client sent them.
     pub opaque: &'a [u8],
 }
@@ -122,10 +151,36 @@ impl<'a> Content<'a> {
     /// Splits encoded content into its parts. Panics if `bytes` is not encoded content.
     pub fn decode(bytes: &'a [u8]) -> Self {
         let target_len = usize::from(u16::from_le_bytes([bytes[0], bytes[1]]));
-        let tags_len = usize::from(u16::from_le_bytes([bytes[2], bytes[3]]));
+        let tags_len = u16::from_le_bytes([bytes[2], bytes[3]]);
         let (target, rest) = bytes[HEADER_BYTES..].split_at(target_len);
-        let (tags, opaque) = rest.split_at(tags_len);
-        Self { target, tags, opaque }
+        let (tags, opaque) = rest.split_at(usize::from(tags_len & !HAS_ATTRIBUTES));
+        if tags_len & HAS_ATTRIBUTES != 0 {
+            let (length, rest) = opaque.split_at(2);
+            let (attributes, opaque) =
+                rest.split_at(usize::from(u16::from_le_bytes([length[0], length[1]])));
+            return Self { target, tags, attributes, opaque };
+        }
+        Self { target, tags, attributes: &[], opaque }
+    }
+
+    /// Whether the timer has attributes: something beyond the original's document.
+    #[inline]
+    pub fn has_attributes(&self) -> bool {
+        !self.attributes.is_empty()
+    }
+
+    /// The attributes. Panics if they are none, as content is checked when it comes. Cost: one pass
+    /// over them, and a comparison where there are none.
+    pub fn attributes(&self) -> Attributes<'a> {
+        if self.attributes.is_empty() {
+            return Attributes::default();
+        }
+        Attributes::read(self.attributes).expect("attributes are checked when they come")
+    }
+
+    /// The attributes as they are encoded; empty if there are none.
+    pub fn encoded_attributes(&self) -> &'a [u8] {
+        self.attributes
     }
 
     /// Whether the timer has a statistics tag or an owner. Cost: one comparison; [`Content::tags`]

@@ -206,7 +206,7 @@ const fn hex_digit(byte: u8) -> u8 {
 }
 
 /// Whether the byte is a `tchar` of RFC 9110 section 5.6.2.
-fn is_token_byte(byte: u8) -> bool {
+pub(super) fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 

@@ -4,6 +4,7 @@
 
 pub mod answer_head;
 pub(crate) mod answer_reader;
+pub mod attributes;
 pub mod callback_uri;
 pub mod chunked;
 pub mod internal_json;

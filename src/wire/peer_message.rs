@@ -29,6 +29,7 @@ use crate::base::limits::{
 use crate::base::quota::{IS_OWNER, is_token_name};
 use crate::base::ranked::{Replicas, Sites};
 use crate::base::time::TICK_NS;
+use crate::wire::attributes::{Attributes, HAS_ATTRIBUTES};
 use crate::wire::callback_uri::{before, is_authority};
 use crate::wire::leb128::{leb128_bytes, read_leb128, write_leb128};
 
@@ -460,9 +461,10 @@ fn check_content(authority: &str, content: &[u8]) -> Result<(), PeerMessageError
     let mut rest = content;
     let [target_low, target_high, tags_low, tags_high] = chunk(&mut rest).map_err(|_| CUT_OFF)?;
     let target_bytes = usize::from(u16::from_le_bytes([target_low, target_high]));
-    let tags_bytes = usize::from(u16::from_le_bytes([tags_low, tags_high]));
+    let tags_bytes = u16::from_le_bytes([tags_low, tags_high]);
     let (target, rest) = rest.split_at_checked(target_bytes).ok_or(CUT_OFF)?;
-    let (tags, opaque) = rest.split_at_checked(tags_bytes).ok_or(CUT_OFF)?;
+    let (tags, opaque) =
+        rest.split_at_checked(usize::from(tags_bytes & !HAS_ATTRIBUTES)).ok_or(CUT_OFF)?;
     if before(authority).len() + authority.len() + target.len() > URI_TOLD_BYTES_MAX {
         return Err(PeerMessageError("a callback URI that is too long"));
     }
@@ -471,10 +473,33 @@ fn check_content(authority: &str, content: &[u8]) -> Result<(), PeerMessageError
         return Err(PeerMessageError("a target that no callback URI has"));
     }
     check_tags(tags)?;
+    let (is_binary, opaque) = match tags_bytes & HAS_ATTRIBUTES {
+        0 => (false, opaque),
+        _ => check_attributes(opaque)?,
+    };
     match std::str::from_utf8(opaque) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(PeerMessageError("opaque data that is no text")),
+        Err(_) if !is_binary => Err(PeerMessageError("opaque data that is no text")),
+        _ => Ok(()),
     }
+}
+
+/// Checks the attributes at the front of the input. Returns whether the opaque data behind them are
+/// bytes, and these data.
+#[inline(never)]
+fn check_attributes(mut input: &[u8]) -> Result<(bool, &[u8]), PeerMessageError> {
+    const CUT_OFF: PeerMessageError = PeerMessageError("attributes that are cut off");
+    let length = usize::from(u16::from_le_bytes(chunk(&mut input).map_err(|_| CUT_OFF)?));
+    let (attributes, opaque) = input.split_at_checked(length).ok_or(CUT_OFF)?;
+    if attributes.is_empty() {
+        return Err(PeerMessageError("room for attributes, and none"));
+    }
+    let read = Attributes::read(attributes).map_err(|error| PeerMessageError(error.0))?;
+    Ok((read.is_binary, opaque))
+}
+
+
+pub fn check_told_content(authority: &str, content: &[u8]) -> Result<(), PeerMessageError> {
+    check_content(authority, content)
 }
 
 fn check_tags(mut tags: &[u8]) -> Result<(), PeerMessageError> {

@@ -1,0 +1,461 @@
+//! What a timer has beyond the document of the original service: when it is retried, how its
+//! callback looks. Most timers have none of it, so the attributes are one byte string in the
+//! content of a timer (`timer::definition`), and are only looked at where they matter.
+//!
+//! ```text
+//! attribute   kind u8, length of the value v, value
+//! ```
+//!
+//! Attributes stand in ascending order of their kinds, each at most once. Numbers in values are
+//! LEB128 (`wire::leb128`). A node of an earlier version does not know the attributes of a later
+//! one and refuses the timer, so that none is kept without what its client asked for.
+
+use crate::base::limits::INTERVAL_MS_MAX;
+use crate::wire::chunked::is_token_byte;
+use crate::wire::leb128::{read_leb128, write_leb128};
+
+/// Set in the length of a timer's tags if attributes follow (`timer::definition`). Tags are shorter
+/// than that.
+pub const HAS_ATTRIBUTES: u16 = 0x8000;
+/// Most bytes of all attributes of a timer.
+pub const ATTRIBUTES_BYTES_MAX: usize = 8 << 10;
+/// Most headers that a client gives a callback.
+pub const HEADERS_MAX: usize = 32;
+/// Most bytes of these headers, with `": "` and the line end of each.
+pub const HEADER_BYTES_MAX: usize = 4 << 10;
+/// Longest `content-type` in bytes.
+pub const CONTENT_TYPE_BYTES_MAX: usize = 255;
+/// Most attempts that a policy may ask for.
+pub const ATTEMPTS_MAX: u16 = 10_000;
+/// Longest time of a policy in milliseconds: 366 days.
+pub const POLICY_MS_MAX: u64 = 366 * 24 * 3_600_000;
+/// Largest multiplier of a policy, in thousandths.
+pub const MULTIPLIER_MILLI_MAX: u32 = 100_000;
+/// Longest time that a client may give an attempt, in milliseconds.
+pub const TIMEOUT_MS_MAX: u64 = 300_000;
+
+const BINARY: u8 = 1;
+const METHOD: u8 = 2;
+const CONTENT_TYPE: u8 = 3;
+const HEADERS: u8 = 4;
+const AT: u8 = 5;
+const WINDOW: u8 = 6;
+const RETRY: u8 = 7;
+const TIMEOUT: u8 = 8;
+/// The last kind. Each kind has one bit of a [`Seen`].
+const LAST: u8 = TIMEOUT;
+
+/// Headers that a callback has of its own, or that mean something between two ends of a connection
+/// only (RFC 9110 section 7.6.1). In lower case.
+const OWN_HEADERS: [&str; 17] = [
+    "connection",
+    "content-length",
+    "content-type",
+    "date",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "via",
+    "webhook-id",
+    "webhook-signature",
+    "webhook-timestamp",
+    "x-sequence-number",
+];
+
+/// The method of a callback.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum CallbackMethod {
+    /// The method of all callbacks whose client asked for none.
+    #[default]
+    Post,
+    /// A read; a body is sent if there is opaque data.
+    Get,
+    /// A replacement.
+    Put,
+    /// A change.
+    Patch,
+    /// A removal.
+    Delete,
+}
+
+impl CallbackMethod {
+    const ALL: [Self; 5] = [Self::Post, Self::Get, Self::Put, Self::Patch, Self::Delete];
+
+    /// The method as a request line has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Post => "POST",
+            Self::Get => "GET",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+
+    /// The method of this name. Names are in capitals (RFC 9110 section 9.1).
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|method| method.name() == name)
+    }
+}
+
+/// When a failed pop is tried again, and for how long. Times are milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RetryPolicy {
+    /// Attempts at one pop, the first one among them: 1 to [`ATTEMPTS_MAX`].
+    pub max_attempts: u16,
+    /// How long after its due time a pop is tried.
+    pub max_age_ms: u64,
+    /// The pause after the first failure.
+    pub initial_ms: u64,
+    /// The longest pause.
+    pub max_ms: u64,
+    /// By how much each pause is longer than the one before, in thousandths: 1 000 to
+    /// [`MULTIPLIER_MILLI_MAX`].
+    pub multiplier_milli: u32,
+    /// How much a pause is stretched at random at most, in thousandths of it: 0 to 1 000.
+    pub jitter_milli: u16,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            max_attempts: 8,
+            max_age_ms: 24 * 3_600_000,
+            initial_ms: 1_000,
+            max_ms: 3_600_000,
+            multiplier_milli: 2_000,
+            jitter_milli: 200,
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// The pause after so many failed attempts, without its stretch.
+    pub fn pause_ms(&self, failed: u16) -> u64 {
+        let mut pause_ms = self.initial_ms.min(self.max_ms);
+        for _ in 1..failed {
+            if self.multiplier_milli <= 1_000 || pause_ms >= self.max_ms {
+                break;
+            }
+            let longer_ms = pause_ms.saturating_mul(self.multiplier_milli.into()).div_ceil(1_000);
+            pause_ms = longer_ms.min(self.max_ms);
+        }
+        pause_ms
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let numbers = [
+            self.max_attempts.into(),
+            self.max_age_ms,
+            self.initial_ms,
+            self.max_ms,
+            self.multiplier_milli.into(),
+            self.jitter_milli.into(),
+        ];
+        numbers.into_iter().for_each(|number| write_leb128(number, out));
+    }
+
+    fn read(mut value: &[u8]) -> Option<Self> {
+        let rest = &mut value;
+        let mut upto = |min: u64, max: u64| {
+            read_leb128(rest).filter(|number| (min..=max).contains(number))
+        };
+        let policy = Self {
+            max_attempts: upto(1, ATTEMPTS_MAX.into())? as u16,
+            max_age_ms: upto(0, POLICY_MS_MAX)?,
+            initial_ms: upto(1, POLICY_MS_MAX)?,
+            max_ms: upto(1, POLICY_MS_MAX)?,
+            multiplier_milli: upto(1_000, MULTIPLIER_MILLI_MAX.into())? as u32,
+            jitter_milli: upto(0, 1_000)? as u16,
+        };
+        value.is_empty().then_some(policy)
+    }
+}
+
+/// The attributes of a timer, borrowed from its content, or to be encoded into it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Attributes<'a> {
+    /// Whether the opaque data are bytes, which a client writes in base64, instead of text.
+    pub is_binary: bool,
+    /// The method of the callback.
+    pub method: CallbackMethod,
+    /// `Content-Type` of the callback; `None`: `application/octet-stream`.
+    pub content_type: Option<&'a str>,
+    /// Further headers of the callback as lines, each with its end: `name: value\r\n`.
+    pub headers: &'a str,
+    /// The wall time at which the client wanted the pop, in ms since 1970. The interval of the
+    /// timer leads there; this is what the client is shown.
+    pub at_ms: Option<u64>,
+    /// The client let the pops come as much later in milliseconds, to spread them. The start of the
+    /// timer has moved by what was drawn.
+    pub window_ms: Option<u64>,
+    /// When a failed pop is tried again; `None`: as the node's configuration says.
+    pub retry: Option<RetryPolicy>,
+    /// What an attempt has for everything, in milliseconds; `None`: `callbacks.timeout_ms`.
+    pub timeout_ms: Option<u64>,
+}
+
+/// Why bytes are no attributes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct AttributesError(pub &'static str);
+
+impl<'a> Attributes<'a> {
+    /// Appends the attributes that are not the usual. Nothing is appended if all are.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let mut value = Vec::new();
+        let mut put = |kind: u8, write: &dyn Fn(&mut Vec<u8>)| {
+            value.clear();
+            write(&mut value);
+            out.push(kind);
+            write_leb128(value.len() as u64, out);
+            out.extend_from_slice(&value);
+        };
+        if self.is_binary {
+            put(BINARY, &|_| ());
+        }
+        if self.method != CallbackMethod::Post {
+            put(METHOD, &|value| value.push(self.method as u8));
+        }
+        if let Some(content_type) = self.content_type {
+            put(CONTENT_TYPE, &|value| value.extend_from_slice(content_type.as_bytes()));
+        }
+        if !self.headers.is_empty() {
+            put(HEADERS, &|value| value.extend_from_slice(self.headers.as_bytes()));
+        }
+        for (kind, ms) in [(AT, self.at_ms), (WINDOW, self.window_ms)] {
+            if let Some(ms) = ms {
+                put(kind, &|value| write_leb128(ms, value));
+            }
+        }
+        if let Some(retry) = &self.retry {
+            put(RETRY, &|value| retry.write(value));
+        }
+        if let Some(ms) = self.timeout_ms {
+            put(TIMEOUT, &|value| write_leb128(ms, value));
+        }
+    }
+
+    /// Reads attributes, and checks all that is known of them. Cost: one pass over the bytes.
+    pub fn read(bytes: &'a [u8]) -> Result<Self, AttributesError> {
+        if bytes.len() > ATTRIBUTES_BYTES_MAX {
+            return Err(AttributesError("more attributes than a timer can have"));
+        }
+        let mut read = Self::default();
+        let (mut rest, mut former) = (bytes, 0);
+        while let Some((&kind, tail)) = rest.split_first() {
+            rest = tail;
+            if kind <= former {
+                return Err(AttributesError("attributes out of order"));
+            }
+            former = kind;
+            let length = read_leb128(&mut rest).and_then(|length| usize::try_from(length).ok());
+            let value = length.and_then(|length| rest.split_at_checked(length));
+            let Some((value, tail)) = value else {
+                return Err(AttributesError("an attribute that is cut off"));
+            };
+            rest = tail;
+            read.take(kind, value)?;
+        }
+        Ok(read)
+    }
+
+    fn take(&mut self, kind: u8, value: &'a [u8]) -> Result<(), AttributesError> {
+        const WRONG: AttributesError = AttributesError("an attribute with a value out of range");
+        match kind {
+            BINARY if value.is_empty() => self.is_binary = true,
+            METHOD => {
+                let [number] = value else { return Err(WRONG) };
+                let known = CallbackMethod::ALL.get(usize::from(*number));
+                self.method = *known.filter(|method| **method != CallbackMethod::Post).ok_or(WRONG)?;
+            }
+            CONTENT_TYPE => self.content_type = Some(content_type(value).ok_or(WRONG)?),
+            HEADERS => self.headers = header_lines(value).ok_or(WRONG)?,
+            AT => self.at_ms = Some(number(value).ok_or(WRONG)?),
+            WINDOW => self.window_ms = Some(number(value).filter(is_interval).ok_or(WRONG)?),
+            RETRY => self.retry = Some(RetryPolicy::read(value).ok_or(WRONG)?),
+            TIMEOUT => self.timeout_ms = Some(number(value).filter(is_timeout).ok_or(WRONG)?),
+            1..=LAST => return Err(WRONG),
+            _ => return Err(AttributesError("an attribute that this version does not know")),
+        }
+        Ok(())
+    }
+
+    /// The headers, name and value.
+    pub fn headers(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.headers.split_terminator("\r\n").filter_map(|line| line.split_once(": "))
+    }
+}
+
+fn number(mut value: &[u8]) -> Option<u64> {
+    let number = read_leb128(&mut value)?;
+    value.is_empty().then_some(number)
+}
+
+fn is_interval(ms: &u64) -> bool {
+    *ms <= INTERVAL_MS_MAX
+}
+
+fn is_timeout(ms: &u64) -> bool {
+    (1..=TIMEOUT_MS_MAX).contains(ms)
+}
+
+/// The text, if it can be the value of `Content-Type`.
+fn content_type(value: &[u8]) -> Option<&str> {
+    let is_fit = (1..=CONTENT_TYPE_BYTES_MAX).contains(&value.len()) && is_header_value(value);
+    std::str::from_utf8(value).ok().filter(|_| is_fit)
+}
+
+/// Whether a callback may have these bytes as the value of a header: visible ASCII, with spaces and
+/// tabs between. What is beyond ASCII has no agreed meaning there (RFC 9110 section 5.5).
+pub fn is_header_value(value: &[u8]) -> bool {
+    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    let is_visible = |byte: &u8| matches!(byte, b'\t' | b' '..=b'~');
+    value.iter().all(is_visible) && !is_blank(value.first()) && !is_blank(value.last())
+}
+
+/// Why a client's header is not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum HeaderError {
+    /// The name is no token.
+    #[error("expected names of letters, digits and !#$%&'*+-.^_`|~")]
+    Name,
+    /// The callback has such a header of its own, or it is not the client's to set.
+    #[error("expected headers that the callback has not of its own and that are not for one hop")]
+    Own,
+    /// The value would end the line, or is no ASCII.
+    #[error("expected values of visible ASCII, with blanks only between")]
+    Value,
+}
+
+/// Checks a header that a client gives a callback.
+pub fn check_header(name: &str, value: &str) -> Result<(), HeaderError> {
+    if name.is_empty() || !name.bytes().all(is_token_byte) {
+        return Err(HeaderError::Name);
+    }
+    if OWN_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(name)) {
+        return Err(HeaderError::Own);
+    }
+    if !is_header_value(value.as_bytes()) {
+        return Err(HeaderError::Value);
+    }
+    Ok(())
+}
+
+/// The text, if it is header lines that a client could have asked for.
+fn header_lines(value: &[u8]) -> Option<&str> {
+    let lines = std::str::from_utf8(value).ok()?;
+    if !(1..=HEADER_BYTES_MAX).contains(&value.len()) || !lines.ends_with("\r\n") {
+        return None;
+    }
+    let mut count = 0;
+    for line in lines.split_terminator("\r\n") {
+        let (name, value) = line.split_once(": ")?;
+        check_header(name, value).ok()?;
+        count += 1;
+    }
+    (count <= HEADERS_MAX).then_some(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn all() -> Attributes<'static> {
+        Attributes {
+            is_binary: true,
+            method: CallbackMethod::Patch,
+            content_type: Some("application/json; charset=utf-8"),
+            headers: "X-Tenant: blue\r\nAuthorization: Bearer a b\r\n",
+            at_ms: Some(1_800_000_000_000),
+            window_ms: Some(300_000),
+            retry: Some(RetryPolicy::default()),
+            timeout_ms: Some(15_000),
+        }
+    }
+
+    fn written(attributes: &Attributes<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        attributes.write(&mut out);
+        out
+    }
+
+    #[test]
+    fn attributes_come_back_as_they_were_and_no_part_of_them_does() {
+        assert!(written(&Attributes::default()).is_empty(), "the usual takes no room");
+        let only = [
+            Attributes { is_binary: true, ..Attributes::default() },
+            Attributes { method: CallbackMethod::Get, ..Attributes::default() },
+            Attributes { at_ms: Some(0), ..Attributes::default() },
+            all(),
+        ];
+        for attributes in only {
+            let bytes = written(&attributes);
+            assert_eq!(Attributes::read(&bytes), Ok(attributes));
+            for end in 0..bytes.len() {
+                assert_ne!(Attributes::read(&bytes[..end]), Ok(attributes));
+            }
+        }
+        let names: Vec<_> = all().headers().collect();
+        assert_eq!(names, [("X-Tenant", "blue"), ("Authorization", "Bearer a b")]);
+    }
+
+    #[test]
+    fn attributes_that_no_client_could_have_are_refused() {
+        let bad: [&[u8]; 12] = [
+            &[0, 0],
+            &[9, 0],
+            &[1, 0, 1, 0],
+            &[2, 1, 1, 1, 0],
+            &[1, 1, 0],
+            &[2, 1, 0],
+            &[2, 1, 5],
+            &[3, 0],
+            b"\x03\x02a\n",
+            b"\x04\x06Host: a\r\n",
+            b"\x04\x08Host: a\r\n",
+            &[8, 1, 0],
+        ];
+        for bytes in bad {
+            assert!(Attributes::read(bytes).is_err(), "{bytes:?}");
+        }
+        let many = "a: b\r\n".repeat(HEADERS_MAX + 1);
+        assert!(Attributes::read(&written(&Attributes { headers: &many, ..all() })).is_err());
+        let long = format!("a: {}\r\n", "b".repeat(HEADER_BYTES_MAX));
+        assert!(Attributes::read(&written(&Attributes { headers: &long, ..all() })).is_err());
+        let policy = RetryPolicy { multiplier_milli: 999, ..RetryPolicy::default() };
+        assert!(Attributes::read(&written(&Attributes { retry: Some(policy), ..all() })).is_err());
+    }
+
+    #[test]
+    fn pauses_grow_by_the_multiplier_up_to_their_longest() {
+        let policy = RetryPolicy { max_ms: 10_000, ..RetryPolicy::default() };
+        let pauses: Vec<u64> = (1..=7).map(|failed| policy.pause_ms(failed)).collect();
+        assert_eq!(pauses, [1_000, 2_000, 4_000, 8_000, 10_000, 10_000, 10_000]);
+        let even = RetryPolicy { multiplier_milli: 1_000, ..policy };
+        assert_eq!(even.pause_ms(u16::MAX), 1_000);
+        let short = RetryPolicy { max_ms: 10, ..policy };
+        assert_eq!(short.pause_ms(1), 10);
+        let slow = RetryPolicy { initial_ms: 1, multiplier_milli: 1_500, ..policy };
+        assert_eq!([1, 2, 3, 4].map(|failed| slow.pause_ms(failed)), [1, 2, 3, 5]);
+        assert_eq!(slow.pause_ms(u16::MAX), 10_000);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_bytes_come_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+            if let Ok(attributes) = Attributes::read(&bytes) {
+                let again = written(&attributes);
+                prop_assert_eq!(Attributes::read(&again), Ok(attributes));
+            }
+        }
+    }
+}
