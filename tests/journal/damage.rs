@@ -353,7 +353,8 @@ fn given_back() {
     });
     nodes[1].kill();
     look_at_all(&nodes[0], &paths);
-    // What came back is in the journal of this node, too.
+    // What came back is in the journal of this node, too, as soon as the disk has taken it.
+    until("the disk", PATIENCE, || (nodes[0].metric("chronos_journal_lag")? == 0).then_some(()));
     nodes[0].kill();
     nodes[0].start();
     look_at_all(&nodes[0], &paths);
