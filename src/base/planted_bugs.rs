@@ -130,6 +130,10 @@ pub enum Bug {
     /// A node that hears of a timer from another site tells the holders, and keeps nothing: they
     /// may be frozen, or die, before they hear of it.
     CopyOfSiteOnlyPassedOn = 83,
+    /// A retry policy allows one attempt more than it says.
+    OneAttemptTooMany = 84,
+    /// A retry policy makes no pauses.
+    PolicyWithoutPauses = 85,
 }
 
 impl Bug {

@@ -207,6 +207,7 @@ mod tests {
             version: None,
             actives: Some(0xffff),
             owner: None,
+            content: None,
             tags_dropped: 0,
         };
         let told = Told { interval_ms: 1, repeat_for_ms: 2, body: None };

@@ -2,6 +2,9 @@
 //! This node tells such documents to original nodes and to other sites, and answers pages with
 //! them.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::base::ids::NodeHash;
 use crate::base::time::Now;
 use crate::cluster::view::View;
@@ -29,10 +32,13 @@ pub(crate) fn with_document(
     let content = copy.body.map(|body| (body.authority, Content::decode(body.content)));
     let tags = content.map_or(Tags::none(), |(_, content)| content.tags());
     let text = |bytes| std::str::from_utf8(bytes).expect("timers are stored from text");
+    // Nodes of this service alone hold timers with attributes, and take the content as a whole.
+    let whole = copy.body.filter(|body| Content::decode(body.content).has_attributes());
+    let whole = whole.map(|body| STANDARD.encode(body.content));
     let callback = content.map(|(authority, content)| InternalCallback {
         authority,
         target: text(content.target),
-        opaque: text(content.opaque),
+        opaque: if whole.is_some() { "" } else { text(content.opaque) },
     });
     // An original names at least its own site.
     let local = [view.local_site()];
@@ -43,7 +49,9 @@ pub(crate) fn with_document(
         // The start counts from the present tick, not from the next one. So the start is told up to
         // a tick too late, never too early. A start that was rounded up to the next tick is told as
         // the present tick; the delay of the message makes up for the difference.
-        start_delta_ms: (copy.start_ms as i64).wrapping_sub(now.mono.tick_floor().0 as i64).min(0),
+        start_delta_ms: (copy.start_ms as i64)
+            .wrapping_sub(now.mono.tick_floor().0 as i64)
+            .min(if whole.is_some() { i64::MAX } else { 0 }),
         sequence: copy.standing.sequence,
         interval_ms: copy.interval_ms,
         // An original takes the end of a tombstone from interval and repeat-for.
@@ -60,5 +68,6 @@ pub(crate) fn with_document(
         version: Some(copy.standing.version),
         actives: Some(copy.standing.actives),
         owner: content.and_then(|(_, content)| content.owner()),
+        content: whole.as_deref(),
     });
 }

@@ -206,6 +206,8 @@ meters! {
     pops_timed_out: Counter,
     /// Pops given up: no attempt succeeded before the next interval or the limit.
     pops_given_up: Counter,
+    /// Timers with a retry policy that ended because their server answered 410.
+    timers_gone: Counter,
     /// Attempts after the first of a pop.
     pops_retried: Counter,
     /// Pops waiting for a place at their callback host.

@@ -35,6 +35,8 @@ pub struct Counters {
     pub stale: u64,
     /// Pops given up.
     pub given_up: u64,
+    /// Timers ended because their server answered 410.
+    pub gone: u64,
     /// Times that a due pop found all lanes taken and was put off.
     pub without_lane: u64,
     /// Results of callbacks whose timer was replaced or deleted meanwhile.

@@ -12,6 +12,7 @@ use crate::cluster::view::View;
 use crate::journal::Position;
 use crate::timer::definition::Definition;
 use crate::timer::version::Version;
+use crate::wire::answer_head::RetryAfter;
 use crate::wire::peer_message::{PeerMessage, PeerResult, TimerCopy};
 use crate::wire::resync_json::Reference;
 
@@ -215,6 +216,10 @@ pub enum CallbackOutcome {
     Delivered,
     /// Answered, but not 2xx: the host is well and does not want this pop.
     Rejected,
+    /// Answered 410: there will be nothing at this URI any more. A timer with a retry policy ends.
+    Gone,
+    /// Answered 429 or 503 with `Retry-After`, which a timer with a retry policy follows.
+    Later(RetryAfter),
     /// No name, no connection, a connection broken off, or an answer that is no HTTP.
     Unreachable,
     /// No answer in time.
@@ -296,6 +301,12 @@ pub enum Refusal {
     /// A replica is not believed dead and has not answered.
     #[error("a node that is to hold this timer has not answered in time; retry in a moment")]
     Unanswered,
+    /// The timer has attributes, and an original node is a member. Answered 409.
+    #[error(
+        "a node of the original service is a member of this cluster and cannot hold such a timer: \
+         leave out what the original does not have (docs/api.md), or retry when it has left"
+    )]
+    Original,
     /// Others wrote the timer at the same time, again and again.
     #[error("too many writes of this timer at the same time; retry in a moment")]
     Contended,
@@ -377,8 +388,10 @@ pub struct TimerView {
     pub sequence: u64,
     /// Callback URI.
     pub uri: String,
-    /// The opaque bytes. They are text, since they came from JSON.
-    pub opaque: String,
+    /// The opaque bytes. They are text, unless the attributes say that they are bytes.
+    pub opaque: Box<[u8]>,
+    /// Encoded attributes (`wire::attributes`); empty if the timer has none.
+    pub attributes: Box<[u8]>,
     /// Statistics tags.
     pub tags: Vec<(String, u32)>,
 }
@@ -409,7 +422,7 @@ impl Answer {
     /// Bytes that the answer holds beyond itself: content of timers.
     pub fn heap_bytes(&self) -> usize {
         match self {
-            Answer::Found(view) => view.uri.len() + view.opaque.len(),
+            Answer::Found(view) => view.uri.len() + view.opaque.len() + view.attributes.len(),
             Answer::Internal(internal) => match &**internal {
                 Internal::Part(part) => part.timers.iter().map(|timer| timer.copy.len()).sum(),
                 Internal::Page { body, .. } => body.len(),

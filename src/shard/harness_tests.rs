@@ -15,7 +15,8 @@ use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::{Membership, View};
 use crate::store::wheel::Geometry;
-use crate::timer::definition::{Definition, encode_content};
+use crate::timer::definition::{Definition, encode_content, encode_with_attributes};
+use crate::wire::attributes::Attributes;
 use crate::wire::peer_message::{decode_message, decode_result};
 use crate::wire::timer_json::Tag;
 
@@ -388,6 +389,23 @@ impl Cluster {
 
     pub fn create(&mut self, node: usize, seconds: (u64, u64), factor: u8) -> TimerId {
         let content = content();
+        match self.ask(node, Request::Create(definition(seconds, factor, &content))) {
+            Answer::Done { id, .. } => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A timer with attributes.
+    pub fn create_with(
+        &mut self,
+        node: usize,
+        seconds: (u64, u64),
+        factor: u8,
+        attributes: &Attributes<'_>,
+    ) -> TimerId {
+        let (mut encoded, mut content) = (Vec::new(), Vec::new());
+        attributes.write(&mut encoded);
+        encode_with_attributes("/pop", &[], (&encoded, b"opaque"), &mut content);
         match self.ask(node, Request::Create(definition(seconds, factor, &content))) {
             Answer::Done { id, .. } => id,
             other => panic!("{other:?}"),

@@ -39,6 +39,7 @@ mod keep;
 mod merge;
 mod news;
 mod parts;
+mod policies;
 mod pops;
 mod questions;
 mod reads;

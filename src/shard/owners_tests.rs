@@ -194,7 +194,7 @@ fn clients_are_not_shown_the_owner() {
         let Answer::Found(view) = cluster.ask(node, Request::Read(target(id, 2))) else {
             panic!("it is there")
         };
-        assert_eq!((view.tags, &*view.opaque), (vec![("CALL".to_owned(), 3)], "opaque"));
+        assert_eq!((view.tags, &*view.opaque), (vec![("CALL".to_owned(), 3)], &b"opaque"[..]));
     }
     assert_eq!(cluster.calls(), 3, "tags count as ever");
 }

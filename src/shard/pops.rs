@@ -98,14 +98,17 @@ impl Shard {
                 return self.pop_over(tick, slot, false, outbox);
             }
         }
-        let is_stuck = !may_start && is_held_back && self.has_backup(&record);
+        let is_stuck = !may_start
+            && is_held_back
+            && self.has_backup(&record)
+            && self.policy_of(&record).is_none();
         if is_stuck || has_waited && self.is_next_ranks_turn(tick, &record) {
             return self.hand_over(tick, slot);
         }
         match host {
             Some(host) if may_start => self.attempt(now, slot, &record, host, outbox),
             Some(host) if !is_held_back => self.records.transition(slot, Next::Ready(host)),
-            _ => self.back_off(tick, slot, &record),
+            _ => self.back_off(tick, slot, &record, 0),
         }
     }
 
@@ -148,9 +151,10 @@ impl Shard {
             hosts.give_back_place(ticket.host);
         }
         match outcome {
-            CallbackOutcome::Delivered | CallbackOutcome::Rejected => {
-                hosts.succeeded(ticket.host);
-            }
+            CallbackOutcome::Delivered
+            | CallbackOutcome::Rejected
+            | CallbackOutcome::Gone
+            | CallbackOutcome::Later(_) => hosts.succeeded(ticket.host),
             CallbackOutcome::Unreachable | CallbackOutcome::TimedOut => {
                 hosts.failed(ticket.host, tick);
             }
@@ -170,7 +174,12 @@ impl Shard {
                     let record = *self.records.get(ticket.slot);
                     self.attempt(now, ticket.slot, &record, ticket.host, outbox);
                 }
-                _ => self.pop_failed(tick, ticket.slot, outbox),
+                CallbackOutcome::Gone if self.end_by_server(now, ticket.slot, outbox) => {}
+                CallbackOutcome::Later(after) => {
+                    let pause_ms = Self::asked_pause_ms(now, after);
+                    self.pop_failed(tick, ticket.slot, pause_ms, outbox);
+                }
+                _ => self.pop_failed(tick, ticket.slot, 0, outbox),
             }
         }
         self.start_waiting(now, ticket.host, outbox);
@@ -354,25 +363,37 @@ impl Shard {
             && record.attempts == 0
             && tick >= self.records.pops_at(record) + RANK_DELAY_MS
             && behind & !self.ranks_of(&placement.replicas, self.peers.dead()) != 0
+            && self.policy_of(record).is_none()
     }
 
     /// When the present pop is given up. After a restart the last pop of a timer, which may be long
     /// overdue, is tried for as long as any other.
     fn give_up_at(&self, record: &Record) -> Tick {
         let (schedule, sequence) = (record.schedule(), record.sequence + 1);
-        let at = schedule.give_up_at(sequence, self.config.callbacks.give_up_ms);
+        let policy = self.policy_of(record);
+        let give_up_ms = policy.map_or(self.config.callbacks.give_up_ms, |it| it.max_age_ms);
+        let mut at = schedule.give_up_at(sequence, give_up_ms);
+        if policy.is_some() {
+            at = at.min(schedule.due(sequence) + give_up_ms);
+        }
         if schedule.is_last(sequence) { at.max(self.pops.none_given_up_before) } else { at }
     }
 
-    fn pop_failed(&mut self, tick: Tick, slot: Slot, outbox: &mut Outbox) {
+    /// Handles that an attempt failed. `pause_ms` is how long the server wants to be left alone.
+    fn pop_failed(&mut self, tick: Tick, slot: Slot, pause_ms: u64, outbox: &mut Outbox) {
         if is_planted(Bug::ForgetFailure) {
             return self.pop_over(tick, slot, true, outbox);
         }
         let record = self.records.fail(slot);
-        if self.has_backup(&record) {
-            return self.hand_over(tick, slot);
+        match self.policy_of(&record) {
+            Some(policy) if Self::is_exhausted(&policy, &record) => {
+                self.counters.given_up += 1;
+                self.pop_over(tick, slot, false, outbox);
+            }
+            Some(_) => self.back_off(tick, slot, &record, pause_ms),
+            None if self.has_backup(&record) => self.hand_over(tick, slot),
+            None => self.back_off(tick, slot, &record, 0),
         }
-        self.back_off(tick, slot, &record);
     }
 
     /// Leaves a pop to the next rank. This rank waits until all others have had their try, and
@@ -405,21 +426,27 @@ impl Shard {
 
     /// Files a slot that is in no list for its next attempt.
     ///
-    /// - The pause doubles with the failures of the timer.
+    /// - The pause doubles with the failures of the timer, or is what its policy says, and at least
+    ///   what the server asked for.
     /// - For a host in trouble the pause lasts until the next probe at least.
     /// - Without a lane the pause is longer.
     /// - The pause is spread by the id, so that a herd does not come back as one.
     /// - No pause goes beyond the moment of giving up.
-    fn back_off(&mut self, tick: Tick, slot: Slot, record: &Record) {
+    fn back_off(&mut self, tick: Tick, slot: Slot, record: &Record, asked_ms: u64) {
         let limits = &self.config.callbacks;
         let doublings = u32::from(record.attempts.saturating_sub(1)).min(16);
-        let mut pause_ms = (limits.retry_first_ms << doublings).min(limits.retry_max_ms);
+        let policy = self.policy_of(record).map(|policy| Self::pause_by(&policy, record));
+        let mut pause_ms = match policy {
+            Some((pause_ms, _)) => pause_ms.max(asked_ms),
+            None => (limits.retry_first_ms << doublings).min(limits.retry_max_ms),
+        };
         let host = self.records.hosts().host_of(record.authority);
         if host.is_none_or(Host::is_in_trouble) {
             let probe_ms = host.map_or(0, |host| host.probe_at - tick);
             pause_ms = pause_ms.max(probe_ms).max(DEFERRED_MS_MIN);
         }
-        let spread_ms = mix(record.id.0 ^ tick.0) % (pause_ms / 2 + 1);
+        let stretch_ms = policy.map_or(pause_ms / 2, |(_, stretch_ms)| stretch_ms);
+        let spread_ms = mix(record.id.0 ^ tick.0) % (stretch_ms + 1);
         let give_up_at = self.give_up_at(record);
         let again = (tick + pause_ms + spread_ms).min(give_up_at).max(tick + 1);
         self.records.transition(slot, Next::BackingOff(again));
@@ -428,9 +455,11 @@ impl Shard {
     fn count(&mut self, outcome: CallbackOutcome) {
         match outcome {
             CallbackOutcome::Delivered => self.counters.delivered += 1,
-            CallbackOutcome::Rejected | CallbackOutcome::Unreachable | CallbackOutcome::Denied => {
-                self.counters.failed += 1;
-            }
+            CallbackOutcome::Rejected
+            | CallbackOutcome::Gone
+            | CallbackOutcome::Later(_)
+            | CallbackOutcome::Unreachable
+            | CallbackOutcome::Denied => self.counters.failed += 1,
             CallbackOutcome::TimedOut => {
                 self.counters.failed += 1;
                 self.counters.timed_out += 1;

@@ -77,11 +77,17 @@ impl Shard {
             self.questions.open.remove(&record.id.0);
             return false;
         }
-        if known.is_some() || self.questions.open.len() < DUE_MAX {
+        let is_anothers = !is_unheard && question.pause_ms > 0 && self.may_take_long(&record);
+        if is_anothers {
+            self.questions.open.remove(&record.id.0);
+        } else if known.is_some() || self.questions.open.len() < DUE_MAX {
             self.ask(tick, slot, &mut question, outbox);
             self.questions.open.insert(record.id.0, question);
         }
-        let again = tick + ASK_AGAIN_MS;
+        let again = match is_anothers {
+            true => Self::look_again_at(tick, &record),
+            false => tick + ASK_AGAIN_MS,
+        };
         let next = if record.attempts == 0 { Next::Armed(again) } else { Next::BackingOff(again) };
         self.records.transition(slot, next);
         true
@@ -277,6 +283,9 @@ impl Shard {
             (Some(own), Some(rank)) => usize::from(own) < rank,
             (own, _) => own.is_some(),
         };
+        if is_first && self.keeps_pop(tick, &record) {
+            return true;
+        }
         let is_overdue = record.due() <= tick;
         let has_room = self.questions.open.len() < DUE_MAX;
         let open = self.questions.open.get_mut(&record.id.0);

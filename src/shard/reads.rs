@@ -221,7 +221,6 @@ impl Shard {
     fn found(&self, copy: &TimerCopy<'_>) -> Option<Answer> {
         let Some(body) = copy.body else { return Some(Answer::NotFound) };
         let content = Content::decode(body.content);
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Some(Answer::Found(Box::new(TimerView {
             id: copy.standing.id,
             factor: copy.factor,
@@ -231,7 +230,8 @@ impl Shard {
             age_ms: copy.start_ms,
             sequence: copy.standing.sequence,
             uri: uri_of(body.authority, content.target),
-            opaque: text(content.opaque),
+            opaque: content.opaque.into(),
+            attributes: content.encoded_attributes().into(),
             tags: content
                 .tags()
                 .as_slice()
@@ -264,9 +264,11 @@ impl Shard {
         let tick = now.mono.tick_floor();
         let is_doubtful =
             self.questions.is_fresh(tick) || !record.is_live() && !self.is_latest(slot);
-        let now_ms = tick.0;
         let mut copy = self.copy_of(&record);
         copy.is_write = is_doubtful;
+        let spread_ms =
+            copy.body.map_or(0, |body| Content::decode(body.content).spread_ms(record.id));
+        let now_ms = tick.0 + spread_ms;
         copy.start_ms = now_ms - copy.start_ms.min(now_ms);
         let mut bytes = Vec::new();
         PeerMessage::Copy(copy).encode(&mut bytes);

@@ -43,6 +43,11 @@ impl Shard {
         let answer = match request {
             // What this node took would be lost with it. What it does not hold, other nodes may.
             _ if is_clients && self.peers.view.has_left() => Err(Refusal::HasLeft),
+            Request::Create(definition) | Request::Update(_, definition)
+                if self.cannot_be_held(&definition) =>
+            {
+                Err(Refusal::Original)
+            }
             Request::Create(definition) => self.create(now, from, &definition, outbox),
             Request::Update(target, definition) => {
                 self.update(now, from, target, &definition, outbox)
@@ -82,6 +87,12 @@ impl Shard {
         self.store(now, from, (id, None), &plan, definition, outbox)
     }
 
+    /// Whether a member is an original node, which cannot hold such a timer.
+    fn cannot_be_held(&self, definition: &Definition<'_>) -> bool {
+        Content::decode(definition.content).has_attributes()
+            && !self.peers.http().intersection(self.peers.view.connected_nodes()).is_empty()
+    }
+
     /// A new id that no record has. A client may have chosen any id, and may have put a timer back
     /// that a crash took with its id.
     fn free_id(&mut self, now: Now) -> Option<TimerId> {
@@ -118,7 +129,7 @@ impl Shard {
         if live.is_none() && self.peers.is_alone() {
             return Ok(Some(self.done(target.id, &plan.placement)));
         }
-        self.end(now, from, (target.id, slot), &plan, outbox)
+        self.end(now, Some(from), (target.id, slot), &plan, outbox)
     }
 
     fn delete(
@@ -138,7 +149,7 @@ impl Shard {
         if is_over && self.peers.is_alone() {
             return Ok(Some(self.done(target.id, &plan.placement)));
         }
-        self.end(now, from, (target.id, slot), &plan, outbox)
+        self.end(now, Some(from), (target.id, slot), &plan, outbox)
     }
 
     /// Writes a new definition. `slot` is where the timer is held.
@@ -163,7 +174,7 @@ impl Shard {
             id,
             slot,
             key: StateKey { version, sequence: 0 },
-            start: now.mono.tick_ceil(),
+            start: now.mono.tick_ceil() + Content::decode(definition.content).spread_ms(id),
             interval_ms: definition.interval_ms,
             repeat_for_ms: definition.repeat_for_ms,
             body: Some((definition.authority, definition.content)),
@@ -178,13 +189,13 @@ impl Shard {
         Ok(answer)
     }
 
-    /// Ends a timer. The end starts now, as that of an original node does. An original that holds
+    /// Ends a timer; `from` is who asked for it, if a client did. The end starts now, as that of an original node does. An original that holds
     /// the timer refuses an end that is older than the timer. What the original tells of the timer
     /// later is older than this end.
-    fn end(
+    pub(super) fn end(
         &mut self,
         now: Now,
-        from: Requester,
+        from: Option<Requester>,
         (id, slot): (TimerId, Option<Slot>),
         plan: &Plan,
         outbox: &mut Outbox,
@@ -193,7 +204,7 @@ impl Shard {
         let before = self.version_before(now, id, held.as_ref());
         let version = self.clock.assign(now.wall, before);
         let new = NewWrite {
-            from: Some(from),
+            from,
             asked_at: now.mono.tick_floor(),
             id,
             slot,
@@ -342,7 +353,6 @@ impl Shard {
     pub(super) fn view_of(&self, held: &Record, now: Now) -> TimerView {
         let content = Content::decode(self.records.content_of(held));
         let placement = self.records.placement_of(held);
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let tags = content.tags();
         let authority = self.records.authority_of(held);
         TimerView {
@@ -351,10 +361,11 @@ impl Shard {
             filter: self.peers.view.filter_of(&placement.replicas),
             interval_ms: held.interval_ms,
             repeat_for_ms: held.repeat_for.get(),
-            age_ms: now.mono.tick_floor() - held.start,
+            age_ms: now.mono.tick_floor() + content.spread_ms(held.id) - held.start,
             sequence: held.sequence,
             uri: uri_of(authority, content.target),
-            opaque: text(content.opaque),
+            opaque: content.opaque.into(),
+            attributes: content.encoded_attributes().into(),
             tags: tags.as_slice().iter().map(|tag| (tag.kind.to_owned(), tag.count)).collect(),
         }
     }

@@ -1,7 +1,8 @@
 //! From a request's document to a timer: what each member means (docs/compat/timer-service.md §1.4,
 //! the column *here*).
 
-use super::definition::{Definition, encode_content};
+use super::definition::{Definition, encode_content, encode_with_attributes};
+use super::options::admit_options;
 use crate::base::limits::{INTERVAL_MS_MAX, REPLICATION_FACTOR_MAX};
 use crate::base::time::{Now, Tick, WallMs};
 use crate::wire::callback_uri::{AuthorityMemory, before, escaped, parse_told_uri};
@@ -46,6 +47,9 @@ pub enum Rejection {
     /// The callback URI is refused. The text names the reason.
     #[error("callback.http.uri: {0}")]
     Uri(&'static str),
+    /// A member that the original does not have is out of range. The text names it.
+    #[error("{0}")]
+    Option(Box<str>),
     /// The opaque data in a node's document is longer than messages between nodes carry.
     #[error("callback.http.opaque: expected at most {OPAQUE_TOLD_BYTES_MAX} bytes, got {0}")]
     OpaqueToldTooLong(usize),
@@ -68,7 +72,7 @@ pub enum Rejection {
 /// A binary double is at most half a unit in the last place away from the decimal that was written.
 /// Times 1000 the error is below 2 units, so a product within 4 units of a whole number is that
 /// number.
-fn milliseconds(seconds: f64) -> Option<u64> {
+pub(super) fn milliseconds(seconds: f64) -> Option<u64> {
     let ms = seconds * 1000.0;
     let nearest = ms.round();
     let ms = if (ms - nearest).abs() <= nearest * 4.0 * f64::EPSILON { nearest } else { ms.ceil() };
@@ -78,10 +82,11 @@ fn milliseconds(seconds: f64) -> Option<u64> {
 }
 
 /// Checks the document of a create (`factor_in_path` is `None`) or of an update, and encodes its
-/// content into `content`, which is cleared first. No allocation if `content` has room.
+/// content into `content`, which is cleared first. `wall` is the node's clock. No allocation if
+/// `content` has room and the document has no options.
 pub fn admit<'a>(
     document: &TimerDocument<'a>,
-    (factor_in_path, opaque_bytes_max): (Option<u8>, u32),
+    (factor_in_path, opaque_bytes_max, wall): (Option<u8>, u32, WallMs),
     authorities: &mut AuthorityMemory,
     content: &'a mut Vec<u8>,
 ) -> Result<Definition<'a>, Rejection> {
@@ -92,8 +97,19 @@ pub fn admit<'a>(
         return Err(Rejection::OpaqueTooLong { max: opaque_bytes_max, got: document.opaque.len() });
     }
     content.clear();
-    encode_content(uri.target, document.tags.as_slice(), document.opaque.as_bytes(), content);
-    Ok(Definition { interval_ms, repeat_for_ms, factor, authority: uri.authority, content })
+    let (tags, opaque) = (document.tags.as_slice(), document.opaque.as_bytes());
+    let authority = uri.authority;
+    if let Some(options) = &document.options {
+        let options = admit_options(options, wall, opaque_bytes_max)?;
+        let opaque = options.opaque.as_deref().unwrap_or(opaque);
+        encode_with_attributes(uri.target, tags, (&options.attributes, opaque), content);
+        let at_ms = options.interval_ms;
+        let [interval_ms, repeat_for_ms] =
+            [interval_ms, repeat_for_ms].map(|ms| at_ms.unwrap_or(ms));
+        return Ok(Definition { interval_ms, repeat_for_ms, factor, authority, content });
+    }
+    encode_content(uri.target, tags, opaque, content);
+    Ok(Definition { interval_ms, repeat_for_ms, factor, authority, content })
 }
 
 /// A timer as a node tells it, without its holders.
@@ -197,6 +213,7 @@ mod tests {
             opaque: "data",
             replication_factor: None,
             tags: Tags::none(),
+            options: None,
         }
     }
 
@@ -240,7 +257,8 @@ mod tests {
             let document = TimerDocument { uri, opaque, ..document(2.0, None) };
             let told = admit_told(&document, &mut content)
                 .map(|told| told.body.map_or(0, |body| body.authority.len() + body.content.len()));
-            let (limits, memory) = ((None, 256 << 10), &mut AuthorityMemory::default());
+            let limits = (None, 256 << 10, WallMs(0));
+            let memory = &mut AuthorityMemory::default();
             let client = admit(&document, limits, memory, &mut Vec::new()).is_ok();
             (told, client)
         };
@@ -279,6 +297,7 @@ mod tests {
             version: None,
             actives: None,
             owner: None,
+            content: None,
             tags_dropped: 0,
         };
         let wall = WallMs((7 << 32) + 1_000);
@@ -304,7 +323,7 @@ mod tests {
     fn opaque_data_of_the_limit_is_admitted_and_a_byte_more_is_not() {
         let admitted = |bytes_max| {
             let (document, memory) = (document(1.0, None), &mut AuthorityMemory::default());
-            admit(&document, (None, bytes_max), memory, &mut Vec::new()).map(|_| ())
+            admit(&document, (None, bytes_max, WallMs(0)), memory, &mut Vec::new()).map(|_| ())
         };
         assert_eq!(admitted(4), Ok(()));
         assert_eq!(admitted(3), Err(Rejection::OpaqueTooLong { max: 3, got: 4 }));
@@ -325,6 +344,7 @@ mod tests {
             version: None,
             actives: None,
             owner: None,
+            content: None,
             tags_dropped: 0,
         };
         let start_ms = (9 << 32) + 40;

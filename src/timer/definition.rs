@@ -10,6 +10,7 @@
 //! limit of timers (`base::quota`). The owner stands before the tags as a tag that no client can
 //! write: its count is 0, and its length has the highest bit set. The length of the tags counts it.
 
+use crate::base::ids::{TimerId, mix};
 use crate::base::limits::{TAG_BYTES_MAX, URI_TOLD_BYTES_MAX};
 use crate::base::quota::{IS_OWNER, is_token_name};
 use crate::wire::attributes::{ATTRIBUTES_BYTES_MAX, Attributes, HAS_ATTRIBUTES};
@@ -176,6 +177,16 @@ impl<'a> Content<'a> {
             return Attributes::default();
         }
         Attributes::read(self.attributes).expect("attributes are checked when they come")
+    }
+
+    /// How much later than its interval says the timer starts: a moment of its window, fixed by its
+    /// id.
+    #[inline]
+    pub fn spread_ms(&self, id: TimerId) -> u64 {
+        match self.attributes {
+            [] => 0,
+            _ => self.attributes().window_ms.map_or(0, |window_ms| mix(id.0) % (window_ms + 1)),
+        }
     }
 
     /// The attributes as they are encoded; empty if there are none.

@@ -4,5 +4,6 @@
 pub mod admission;
 pub mod definition;
 pub(crate) mod identity;
+mod options;
 pub(crate) mod schedule;
 pub mod version;

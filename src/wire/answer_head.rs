@@ -12,6 +12,7 @@
 use std::mem::MaybeUninit;
 
 use httparse::{Header, Response, Status};
+use jiff::fmt::rfc2822::DateTimeParser;
 
 use super::request_head::{Framing, has_bare_line_feed, list_holds, parse_length};
 use crate::base::limits::HEADERS_MAX;
@@ -23,10 +24,32 @@ pub struct AnswerHead {
     pub status: u16,
     /// How the body ends; `None`: when the connection closes.
     pub framing: Option<Framing>,
+    /// When to ask again, if an answer 429 or 503 says so.
+    pub retry_after: Option<RetryAfter>,
     /// Whether the server keeps the connection open.
     pub keep_alive: bool,
     /// Bytes of the head with its empty line.
     pub head_bytes: usize,
+}
+
+/// When a server wants to be asked again (RFC 9110 section 10.2.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RetryAfter {
+    /// So many seconds after the answer.
+    Seconds(u32),
+    /// At this second since 1970, by the server's clock.
+    At(u32),
+}
+
+/// Reads `Retry-After`. A value that makes no sense counts as none.
+#[cold]
+fn parse_retry_after(value: &[u8]) -> Option<RetryAfter> {
+    let text = std::str::from_utf8(value).ok()?.trim();
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Some(RetryAfter::Seconds(text.parse().unwrap_or(u32::MAX)));
+    }
+    let moment = DateTimeParser::new().parse_timestamp(text.as_bytes()).ok()?;
+    u32::try_from(moment.as_second()).ok().map(RetryAfter::At)
 }
 
 /// The bytes are not an HTTP/1 answer. The text names the reason.
@@ -49,7 +72,6 @@ pub struct AnswerError(pub &'static str);
 ///
 /// Cost: one pass over the head, no allocation. When bytes trickle in, call the function through
 /// [`HeadProgress`](super::request_head::HeadProgress).
-/// [`HeadProgress`](super::request_head::HeadProgress) when bytes trickle in.
 pub fn parse_answer_head(
     bytes: &[u8],
     header_bytes_max: usize,
@@ -88,6 +110,7 @@ fn interpret(response: &Response<'_, '_>, head_bytes: usize) -> Result<AnswerHea
     // The last coding of the last Transfer-Encoding header decides. `Some(false)`: a coding other
     // than chunked.
     let mut is_chunked = None;
+    let mut retry_after = None;
     let (mut closes, mut stays) = (false, false);
     for header in response.headers.iter() {
         let (name, value) = (header.name.as_bytes(), header.value);
@@ -95,6 +118,9 @@ fn interpret(response: &Response<'_, '_>, head_bytes: usize) -> Result<AnswerHea
             10 if name.eq_ignore_ascii_case(b"connection") => {
                 closes |= list_holds(value, b"close");
                 stays |= list_holds(value, b"keep-alive");
+            }
+            11 if matches!(status, 429 | 503) && name.eq_ignore_ascii_case(b"retry-after") => {
+                retry_after = parse_retry_after(value);
             }
             14 if name.eq_ignore_ascii_case(b"content-length") => {
                 let this = parse_length(value)
@@ -118,7 +144,7 @@ fn interpret(response: &Response<'_, '_>, head_bytes: usize) -> Result<AnswerHea
     };
     let is_faulty = is_chunked.is_some() && (is_http10 || length.is_some());
     let keep_alive = framing.is_some() && !is_faulty && !closes && (!is_http10 || stays);
-    Ok(AnswerHead { status, framing, keep_alive, head_bytes })
+    Ok(AnswerHead { status, framing, retry_after, keep_alive, head_bytes })
 }
 
 #[cfg(test)]
@@ -145,13 +171,35 @@ mod tests {
     }
 
     #[test]
+    fn a_server_says_when_to_come_again_in_seconds_or_by_a_date() {
+        let after = |status: u16, value: &str| {
+            parse(&format!("HTTP/1.1 {status} X\r\nRetry-After: {value}\r\n\r\n")).retry_after
+        };
+        assert_eq!(after(503, "120"), Some(RetryAfter::Seconds(120)));
+        assert_eq!(after(429, " 0 "), Some(RetryAfter::Seconds(0)));
+        assert_eq!(after(429, "99999999999999999999"), Some(RetryAfter::Seconds(u32::MAX)));
+        let date = RetryAfter::At(1_445_412_480);
+        assert_eq!(after(503, "Wed, 21 Oct 2015 07:28:00 GMT"), Some(date));
+        for nonsense in ["", "-1", "1.5", "soon", "Wed, 21 Oct 1815 07:28:00 GMT", "\u{e9}"] {
+            assert_eq!(after(503, nonsense), None, "{nonsense}");
+        }
+        assert_eq!(after(500, "120"), None, "such an answer does not ask for it");
+    }
+
+    #[test]
     fn a_usual_answer() {
         let text = "HTTP/1.1 200 OK\r\nServer: x\r\nContent-Length: 2\r\n\r\n";
         let head = parse(&format!("{text}ok"));
         let framing = Some(Framing::Length(2));
         assert_eq!(
             head,
-            AnswerHead { status: 200, framing, keep_alive: true, head_bytes: text.len() }
+            AnswerHead {
+                status: 200,
+                framing,
+                retry_after: None,
+                keep_alive: true,
+                head_bytes: text.len()
+            }
         );
         for end in 0..text.len() {
             assert_eq!(parse_answer_head(&text.as_bytes()[..end], HEADER_BYTES_MAX), Ok(None));

@@ -1,7 +1,7 @@
 //! Reads the answer of a callback server as it arrives. The status decides. The body is thrown
 //! away, up to a limit.
 
-use crate::wire::answer_head::parse_answer_head;
+use crate::wire::answer_head::{RetryAfter, parse_answer_head};
 use crate::wire::chunked::ChunkedDecoder;
 use crate::wire::request_head::{Framing, HeadProgress};
 
@@ -29,13 +29,22 @@ pub enum Progress {
     Partial,
     /// The answer is complete.
     Complete {
-        /// Status code of the answer.
-        status: u16,
+        /// What the answer says.
+        verdict: Verdict,
         /// Whether another request can follow on the connection.
         reusable: bool,
     },
     /// The bytes are not an HTTP answer.
     Garbage,
+}
+
+/// What an answer says of a callback.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Verdict {
+    /// Status code.
+    pub status: u16,
+    /// When to ask again, if the status is 429 or 503 and the server says so.
+    pub retry_after: Option<RetryAfter>,
 }
 
 /// Reads one answer. A connection needs a new reader for each answer.
@@ -44,7 +53,7 @@ pub struct AnswerReader {
     stage: AnswerPart,
     progress: HeadProgress,
     partial: Vec<u8>,
-    status: Option<u16>,
+    verdict: Option<Verdict>,
     keep_alive: bool,
     interim: u8,
     /// Whether any byte of an answer has arrived.
@@ -57,7 +66,7 @@ impl Default for AnswerReader {
             stage: AnswerPart::Head,
             progress: HeadProgress::default(),
             partial: Vec::new(),
-            status: None,
+            verdict: None,
             keep_alive: false,
             interim: 0,
             has_begun: false,
@@ -79,10 +88,10 @@ impl AnswerReader {
         self.take(&kept)
     }
 
-    /// The status of an answer that was cut off, by the server or by a timeout. `None`: the head is
-    /// not complete.
-    pub fn end(&self) -> Option<u16> {
-        self.status
+    /// What an answer says that was cut off, by the server or by a timeout. `None`: the head is not
+    /// complete.
+    pub fn end(&self) -> Option<Verdict> {
+        self.verdict
     }
 
     fn take(&mut self, input: &[u8]) -> Progress {
@@ -104,7 +113,8 @@ impl AnswerReader {
                         }
                         continue;
                     }
-                    self.status = Some(head.status);
+                    let (status, retry_after) = (head.status, head.retry_after);
+                    self.verdict = Some(Verdict { status, retry_after });
                     self.keep_alive = head.keep_alive;
                     self.stage = match head.framing {
                         Some(Framing::Length(left)) => AnswerPart::Body { left },
@@ -125,9 +135,9 @@ impl AnswerReader {
     }
 
     fn skip_body(&mut self, input: &[u8]) -> Progress {
-        // Only a complete head leads to a later stage, so the status is known.
-        let Some(status) = self.status else { return Progress::Partial };
-        let closing = Progress::Complete { status, reusable: false };
+        // Only a complete head leads to a later stage, so the verdict is known.
+        let Some(verdict) = self.verdict else { return Progress::Partial };
+        let closing = Progress::Complete { verdict, reusable: false };
         match &mut self.stage {
             AnswerPart::Head => Progress::Partial,
             AnswerPart::Body { left } if *left > BODY_BYTES_MAX => closing,
@@ -137,7 +147,7 @@ impl AnswerReader {
                     Progress::Partial
                 }
                 std::cmp::Ordering::Equal => {
-                    Progress::Complete { status, reusable: self.keep_alive }
+                    Progress::Complete { verdict, reusable: self.keep_alive }
                 }
                 // The server sent more than one answer to one request: later bytes cannot be
                 // trusted.
@@ -147,7 +157,7 @@ impl AnswerReader {
                 Ok((_, false)) => Progress::Partial,
                 Ok((used, true)) => {
                     let reusable = self.keep_alive && used == input.len();
-                    Progress::Complete { status, reusable }
+                    Progress::Complete { verdict, reusable }
                 }
                 Err(_) => closing,
             },
@@ -181,8 +191,12 @@ mod tests {
         whole
     }
 
-    const OK: Progress = Progress::Complete { status: 200, reusable: true };
-    const OK_CLOSING: Progress = Progress::Complete { status: 200, reusable: false };
+    const fn said(status: u16) -> Verdict {
+        Verdict { status, retry_after: None }
+    }
+
+    const OK: Progress = Progress::Complete { verdict: said(200), reusable: true };
+    const OK_CLOSING: Progress = Progress::Complete { verdict: said(200), reusable: false };
 
     #[test]
     fn answers_of_every_framing_are_read() {
@@ -192,7 +206,7 @@ mod tests {
         assert_eq!(read(chunked), OK);
         assert_eq!(
             read(b"HTTP/1.1 204 No Content\r\n\r\n"),
-            Progress::Complete { status: 204, reusable: true }
+            Progress::Complete { verdict: said(204), reusable: true }
         );
         assert_eq!(read(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n"), OK_CLOSING);
     }
@@ -244,7 +258,7 @@ mod tests {
         assert_eq!(AnswerReader::default().feed(&twice), OK_CLOSING);
         let mut endless = AnswerReader::default();
         let head = endless.feed(b"HTTP/1.1 200 OK\r\n\r\n");
-        assert_eq!((head, endless.end()), (Progress::Partial, Some(200)));
+        assert_eq!((head, endless.end()), (Progress::Partial, Some(said(200))));
         let body = vec![b'x'; BODY_BYTES_MAX as usize];
         assert_eq!(endless.feed(&body), OK_CLOSING);
     }
@@ -291,8 +305,8 @@ mod tests {
                 prop_assert!(reader.partial.len() < HEAD_BYTES_MAX + piece.len());
                 match progress {
                     Progress::Partial => {}
-                    Progress::Complete { status, .. } => {
-                        prop_assert!(status >= 200 && reader.end() == Some(status));
+                    Progress::Complete { verdict, .. } => {
+                        prop_assert!(verdict.status >= 200 && reader.end() == Some(verdict));
                         break;
                     }
                     Progress::Garbage => break,

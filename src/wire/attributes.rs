@@ -26,7 +26,7 @@ pub const HEADER_BYTES_MAX: usize = 4 << 10;
 /// Longest `content-type` in bytes.
 pub const CONTENT_TYPE_BYTES_MAX: usize = 255;
 /// Most attempts that a policy may ask for.
-pub const ATTEMPTS_MAX: u16 = 10_000;
+pub const ATTEMPTS_MAX: u16 = 200;
 /// Longest time of a policy in milliseconds: 366 days.
 pub const POLICY_MS_MAX: u64 = 366 * 24 * 3_600_000;
 /// Largest multiplier of a policy, in thousandths.
@@ -163,9 +163,8 @@ impl RetryPolicy {
 
     fn read(mut value: &[u8]) -> Option<Self> {
         let rest = &mut value;
-        let mut upto = |min: u64, max: u64| {
-            read_leb128(rest).filter(|number| (min..=max).contains(number))
-        };
+        let mut upto =
+            |min: u64, max: u64| read_leb128(rest).filter(|number| (min..=max).contains(number));
         let policy = Self {
             max_attempts: upto(1, ATTEMPTS_MAX.into())? as u16,
             max_age_ms: upto(0, POLICY_MS_MAX)?,
@@ -273,7 +272,8 @@ impl<'a> Attributes<'a> {
             METHOD => {
                 let [number] = value else { return Err(WRONG) };
                 let known = CallbackMethod::ALL.get(usize::from(*number));
-                self.method = *known.filter(|method| **method != CallbackMethod::Post).ok_or(WRONG)?;
+                self.method =
+                    *known.filter(|method| **method != CallbackMethod::Post).ok_or(WRONG)?;
             }
             CONTENT_TYPE => self.content_type = Some(content_type(value).ok_or(WRONG)?),
             HEADERS => self.headers = header_lines(value).ok_or(WRONG)?,

@@ -9,7 +9,7 @@
 //!
 //! This service writes more members, which originals ignore:
 //!
-//! - `chronos-version`, `chronos-actives` and `chronos-owner` in `reliability`,
+//! - `chronos-version`, `chronos-actives`, `chronos-owner` and `chronos-content` in `reliability`,
 //! - exact milliseconds in `timing`, if a time is not a whole number of seconds. They stand beside
 //!   the whole seconds that an original can read.
 
@@ -35,7 +35,7 @@ pub type ReplicaNames<'a> = Ranked<&'a str, { REPLICATION_FACTOR_MAX as usize }>
 pub type SiteNames<'a> = Ranked<&'a str, SITES_PER_TIMER_MAX>;
 
 /// A timer document of a client or of a node.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct AnyDocument<'a> {
     /// The members that clients write. If [`AnyDocument::internal`] is `Some`, an empty `uri` means
     /// a tombstone, and tags that a client could not write are left out.
@@ -79,6 +79,9 @@ pub struct InternalPart<'a> {
     pub actives: Option<u16>,
     /// `reliability.chronos-owner`: the name of the token that the timer was written with.
     pub owner: Option<&'a str>,
+    /// `reliability.chronos-content`: base64 of the timer's content (`timer::definition`), if it
+    /// has what the other members do not tell.
+    pub content: Option<&'a str>,
     /// How many tags were left out: malformed tags, and tags beyond the sixteenth.
     pub tags_dropped: u32,
 }
@@ -149,6 +152,7 @@ struct Reliability<'a> {
     version: Option<u64>,
     actives: Option<u16>,
     owner: Option<&'a str>,
+    content: Option<&'a str>,
 }
 
 fn read_internal<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<AnyDocument<'a>, DocumentError> {
@@ -176,6 +180,7 @@ fn read_internal<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<AnyDocument<'a>, Doc
         opaque,
         replication_factor: reliability.factor,
         tags,
+        options: None,
     };
     let internal = InternalPart {
         origin,
@@ -188,6 +193,7 @@ fn read_internal<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<AnyDocument<'a>, Doc
         version: reliability.version,
         actives: reliability.actives,
         owner: reliability.owner,
+        content: reliability.content,
         tags_dropped,
     };
     Ok(AnyDocument { timer, internal: Some(internal) })
@@ -278,6 +284,7 @@ fn read_reliability<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<Reliability<'a>, 
     const VERSION: &str = "reliability.chronos-version";
     const ACTIVES: &str = "reliability.chronos-actives";
     const OWNER: &str = "reliability.chronos-owner";
+    const CONTENT: &str = "reliability.chronos-content";
     let mut read = Reliability::default();
     for _ in 0..cursor.object("reliability")? {
         match cursor.key() {
@@ -306,6 +313,7 @@ fn read_reliability<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<Reliability<'a>, 
                 set_once(&mut read.actives, actives, ACTIVES)?;
             }
             "chronos-owner" => set_once(&mut read.owner, cursor.string(OWNER)?, OWNER)?,
+            "chronos-content" => set_once(&mut read.content, cursor.string(CONTENT)?, CONTENT)?,
             _ => cursor.skip(),
         }
     }
@@ -407,6 +415,8 @@ pub struct InternalTimer<'a> {
     /// The name of the token that the timer was written with, if the receiver is a node of this
     /// service.
     pub owner: Option<&'a str>,
+    /// Base64 of the content, if it has attributes. Only nodes of this service hold such timers.
+    pub content: Option<&'a str>,
 }
 
 /// A callback as the document writes it.
@@ -457,6 +467,10 @@ pub fn write_internal(timer: &InternalTimer<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(b",\"chronos-owner\":");
         write_string(owner, out);
     }
+    if let Some(content) = timer.content {
+        out.extend_from_slice(b",\"chronos-content\":");
+        write_string(content, out);
+    }
     out.extend_from_slice(b"},\"statistics\":{\"tag-info\":[");
     for (place, tag) in timer.tags.iter().enumerate() {
         out.extend_from_slice(if place == 0 { b"{\"type\":" } else { b",{\"type\":" });
@@ -481,7 +495,9 @@ fn write_timing(timer: &InternalTimer<'_>, out: &mut Vec<u8>) {
     write_number(start_wall_ms.into(), out);
     out.extend_from_slice(b",\"start-time-delta\":");
     // A start is rounded up to the next millisecond, so a start of now can lie a millisecond ahead.
-    write_signed(timer.start_delta_ms.min(0), out);
+    // That of a timer with a window may lie ahead.
+    let most = if timer.content.is_some() { i64::MAX } else { 0 };
+    write_signed(timer.start_delta_ms.min(most), out);
     out.extend_from_slice(b",\"sequence-number\":");
     write_number(timer.sequence, out);
     out.extend_from_slice(b",\"interval\":");

@@ -40,6 +40,7 @@ fn watched() -> InternalTimer<'static> {
         version: None,
         actives: None,
         owner: None,
+        content: None,
     }
 }
 
@@ -84,6 +85,7 @@ fn what_an_original_node_sends() {
             version: None,
             actives: None,
             owner: None,
+            content: None,
             tags_dropped: 0,
         };
         assert_eq!(document.internal, Some(expected));

@@ -456,7 +456,7 @@ fn body<'a>(input: &mut &'a [u8]) -> Result<CopyBody<'a>, PeerMessageError> {
 
 /// Checks that content comes apart as `timer::definition` takes it apart, and that its target may
 /// stand in a request line.
-fn check_content(authority: &str, content: &[u8]) -> Result<(), PeerMessageError> {
+pub fn check_content(authority: &str, content: &[u8]) -> Result<(), PeerMessageError> {
     const CUT_OFF: PeerMessageError = PeerMessageError("content that is cut off");
     let mut rest = content;
     let [target_low, target_high, tags_low, tags_high] = chunk(&mut rest).map_err(|_| CUT_OFF)?;
@@ -495,11 +495,6 @@ fn check_attributes(mut input: &[u8]) -> Result<(bool, &[u8]), PeerMessageError>
     }
     let read = Attributes::read(attributes).map_err(|error| PeerMessageError(error.0))?;
     Ok((read.is_binary, opaque))
-}
-
-
-pub fn check_told_content(authority: &str, content: &[u8]) -> Result<(), PeerMessageError> {
-    check_content(authority, content)
 }
 
 fn check_tags(mut tags: &[u8]) -> Result<(), PeerMessageError> {

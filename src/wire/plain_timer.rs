@@ -98,6 +98,7 @@ impl PlainTimer {
             opaque: string(self.opaque),
             replication_factor: self.replication_factor.map(|factor| factor as i64),
             tags,
+            options: None,
         }
     }
 

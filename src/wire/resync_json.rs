@@ -17,7 +17,7 @@ use crate::wire::json::{Cursor, set_once, write_number};
 use crate::wire::timer_json::{DocumentError, JsonScratch};
 
 /// One timer of the answer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ResyncTimer<'a> {
     /// `TimerID`.
     pub id: TimerId,

@@ -4,6 +4,7 @@
 
 use crate::base::limits::{TAG_BYTES_MAX, TAGS_PER_TIMER_MAX};
 use crate::wire::json::{Cursor, set_once};
+use crate::wire::timer_options::TimerOptions;
 
 pub use crate::wire::json::{DocumentError, JsonScratch};
 
@@ -44,9 +45,9 @@ impl<'a> Tags<'a> {
 }
 
 /// A timer document as a client writes it. Every string is JSON-unescaped and borrows the body.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct TimerDocument<'a> {
-    /// `timing.interval` in seconds: any finite number.
+    /// `timing.interval` in seconds: any finite number; 0 beside `timing.at`.
     pub interval_s: f64,
     /// `timing.repeat-for` in seconds: any finite number.
     pub repeat_for_s: Option<f64>,
@@ -59,6 +60,8 @@ pub struct TimerDocument<'a> {
     pub replication_factor: Option<i64>,
     /// `statistics.tag-info`.
     pub tags: Tags<'a>,
+    /// What the original service does not have; `None`: no such member is there.
+    pub options: Option<Box<TimerOptions<'a>>>,
 }
 
 /// Parses a timer document in place: `body` is overwritten as its escapes are resolved.
@@ -87,10 +90,13 @@ pub(super) fn read_document<'a>(
     cursor: &mut Cursor<'_, 'a>,
 ) -> Result<(TimerDocument<'a>, bool), DocumentError> {
     let (mut timing, mut callback, mut reliability, mut tags) = (None, None, None, None);
+    let mut options = TimerOptions::default();
     for _ in 0..cursor.object("body")? {
         match cursor.key() {
-            "timing" => set_once(&mut timing, read_timing(cursor)?, "timing")?,
-            "callback" => set_once(&mut callback, read_callback(cursor)?, "callback")?,
+            "timing" => set_once(&mut timing, read_timing(cursor, &mut options)?, "timing")?,
+            "callback" => {
+                set_once(&mut callback, read_callback(cursor, &mut options)?, "callback")?;
+            }
             "reliability" => {
                 set_once(&mut reliability, read_reliability(cursor)?, "reliability")?;
             }
@@ -103,12 +109,16 @@ pub(super) fn read_document<'a>(
     let (uri, opaque) = callback.ok_or_else(|| DocumentError::missing("callback", "an object"))?;
     let (replication_factor, is_internal) = reliability.unwrap_or_default();
     let tags = tags.unwrap_or(Tags::none());
+    let options = (!options.is_empty()).then(|| Box::new(options));
     let document =
-        TimerDocument { interval_s, repeat_for_s, uri, opaque, replication_factor, tags };
+        TimerDocument { interval_s, repeat_for_s, uri, opaque, replication_factor, tags, options };
     Ok((document, is_internal))
 }
 
-fn read_timing(cursor: &mut Cursor<'_, '_>) -> Result<(f64, Option<f64>), DocumentError> {
+fn read_timing<'a>(
+    cursor: &mut Cursor<'_, 'a>,
+    options: &mut TimerOptions<'a>,
+) -> Result<(f64, Option<f64>), DocumentError> {
     const INTERVAL: &str = "timing.interval";
     const REPEAT_FOR: &str = "timing.repeat-for";
     let (mut interval, mut repeat_for) = (None, None);
@@ -116,8 +126,17 @@ fn read_timing(cursor: &mut Cursor<'_, '_>) -> Result<(f64, Option<f64>), Docume
         match cursor.key() {
             "interval" => set_once(&mut interval, cursor.seconds(INTERVAL)?, INTERVAL)?,
             "repeat-for" => set_once(&mut repeat_for, cursor.seconds(REPEAT_FOR)?, REPEAT_FOR)?,
+            key if options.take_timing(key, cursor)? => {}
             _ => cursor.skip(),
         }
+    }
+    if options.at.is_some() {
+        if interval.is_some() || repeat_for.is_some() {
+            return Err(DocumentError::told(
+                "timing: expected `at` alone, or `interval` and `repeat-for`, got both",
+            ));
+        }
+        return Ok((0.0, None));
     }
     let interval =
         interval.ok_or_else(|| DocumentError::missing(INTERVAL, "a number of seconds"))?;
@@ -125,12 +144,16 @@ fn read_timing(cursor: &mut Cursor<'_, '_>) -> Result<(f64, Option<f64>), Docume
 }
 
 /// Reads URI and opaque data of the only mechanism, `http` (docs/compat/timer-service.md §1.2).
-fn read_callback<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<(&'a str, &'a str), DocumentError> {
+fn read_callback<'a>(
+    cursor: &mut Cursor<'_, 'a>,
+    options: &mut TimerOptions<'a>,
+) -> Result<(&'a str, &'a str), DocumentError> {
     let mut http = None;
     let mut has_other = false;
     for _ in 0..cursor.object("callback")? {
         match cursor.key() {
-            "http" => set_once(&mut http, read_http(cursor)?, "callback.http")?,
+            "http" => set_once(&mut http, read_http(cursor, options)?, "callback.http")?,
+            key if options.take_callback(key, cursor)? => {}
             _ => {
                 has_other = true;
                 cursor.skip();
@@ -146,7 +169,10 @@ fn read_callback<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<(&'a str, &'a str), 
     Ok(http)
 }
 
-fn read_http<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<(&'a str, &'a str), DocumentError> {
+fn read_http<'a>(
+    cursor: &mut Cursor<'_, 'a>,
+    options: &mut TimerOptions<'a>,
+) -> Result<(&'a str, &'a str), DocumentError> {
     const URI: &str = "callback.http.uri";
     const OPAQUE: &str = "callback.http.opaque";
     let (mut uri, mut opaque) = (None, None);
@@ -154,6 +180,7 @@ fn read_http<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<(&'a str, &'a str), Docu
         match cursor.key() {
             "uri" => set_once(&mut uri, cursor.string(URI)?, URI)?,
             "opaque" => set_once(&mut opaque, cursor.string(OPAQUE)?, OPAQUE)?,
+            key if options.take_http(key, cursor)? => {}
             _ => cursor.skip(),
         }
     }
@@ -163,7 +190,15 @@ fn read_http<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<(&'a str, &'a str), Docu
             "callback.http.uri: expected http://host[:port]/path, got an empty string",
         ));
     }
-    let opaque = opaque.ok_or_else(|| DocumentError::missing(OPAQUE, "a string"))?;
+    let opaque = match (opaque, options.opaque_base64) {
+        (Some(_), Some(_)) => {
+            return Err(DocumentError::told(
+                "callback.http: expected `opaque` or `opaque-base64`, got both",
+            ));
+        }
+        (None, Some(_)) => "",
+        (opaque, None) => opaque.ok_or_else(|| DocumentError::missing(OPAQUE, "a string"))?,
+    };
     Ok((uri, opaque))
 }
 

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 
 use chronos::base::ids::TimerId;
 use chronos::base::limits::{HEADERS_MAX, INTERVAL_MS_MAX, TAG_BYTES_MAX, TAGS_PER_TIMER_MAX};
+use chronos::base::time::WallMs;
 use chronos::control::config::error::ConfigError;
 use chronos::control::config::ini::{IniEntry, parse_ini};
 use chronos::control::config::load::{Sources, load, parse_config};
@@ -302,7 +303,7 @@ fn check_document(document: &TimerDocument<'_>) {
     let (mut content, mut authorities) = (vec![0xee; 3], AuthorityMemory::default());
     for factor_in_path in [None, Some(2)] {
         let (opaque, uri) = (document.opaque, parse_callback_uri(document.uri));
-        let limits = (factor_in_path, OPAQUE_BYTES_MAX);
+        let limits = (factor_in_path, OPAQUE_BYTES_MAX, WallMs(1_800_000_000_000));
         match admit(document, limits, &mut authorities, &mut content) {
             Ok(definition) => {
                 let exact_ms = document.interval_s * 1000.0;

@@ -136,7 +136,7 @@ impl HttpTalk {
         let (status, reusable) = match self.reader.feed(bytes) {
             Progress::Partial => return Ok(()),
             Progress::Garbage => return Err(LinkError::Protocol("not an HTTP answer")),
-            Progress::Complete { status, reusable } => (status, reusable),
+            Progress::Complete { verdict, reusable } => (verdict.status, reusable),
         };
         self.reader = AnswerReader::default();
         if self.to_site && status == 403 && says_unproven(&self.answer) {

@@ -21,7 +21,9 @@ use crate::wire::callback_uri::{Host, host_and_port, is_secure, parse_authority}
 use crate::node::buffer_pool::BufferPool;
 use crate::node::callbacks::dialling::{Dialling, Failure, NO_AUTHORITIES};
 use crate::node::callbacks::policy::{Denial, Destinations};
-use crate::node::callbacks::request::{CallbackRequest, write_request};
+use crate::node::callbacks::request::{
+    CallbackRequest, USUAL_HEADERS, write_request, write_special_request,
+};
 use crate::node::callbacks::secured::Secured;
 use crate::node::callbacks::signing::{Pop, Signer};
 use crate::node::deadlines::{Deadline, Deadlines};
@@ -29,7 +31,7 @@ use crate::node::io::Io;
 use crate::node::owner::Owner;
 use crate::node::resolver::threads::{Asker, Resolver};
 use crate::tls::connector::Connector;
-use crate::wire::answer_reader::{AnswerReader, Progress};
+use crate::wire::answer_reader::{AnswerReader, Progress, Verdict};
 
 /// Number of request buffers kept for reuse; below it the largest kept buffer in bytes.
 const POOL_MAX: usize = 1_024;
@@ -197,9 +199,16 @@ impl Lanes {
             opaque: content.opaque,
             pop: Pop { id, version, sequence },
         };
-        let signer = self.signer.as_deref();
-        write_request(&mut request, &callback, signer.map(|signer| (signer, io.now.wall)));
-        let deadline = io.now.mono.plus_ms(self.limits.timeout_ms);
+        let signed = self.signer.as_deref().map(|signer| (signer, io.now.wall));
+        let mut timeout_ms = self.limits.timeout_ms;
+        if content.has_attributes() {
+            let attributes = content.attributes();
+            write_special_request(&mut request, &callback, &attributes, signed);
+            timeout_ms = attributes.timeout_ms.unwrap_or(timeout_ms);
+        } else {
+            write_request(&mut request, &callback, signed);
+        }
+        let deadline = io.now.mono.plus_ms(timeout_ms);
         let call = Call { ticket: attempt.ticket, request, deadline, tries: 0 };
         match lane.idle.pop() {
             Some(place) => self.send(io.ring, place, call, true),
@@ -279,8 +288,8 @@ impl Lanes {
         let Some(connection) = self.connections.at(place) else { return };
         let outcome = match progress {
             Some((_, Progress::Partial)) => return,
-            Some((ticket, Progress::Complete { status, reusable })) => {
-                self.finished.push((ticket, outcome(status)));
+            Some((ticket, Progress::Complete { verdict, reusable })) => {
+                self.finished.push((ticket, outcome(verdict)));
                 if reusable && !connection.is_sending && self.is_of_today(connection) {
                     return self.make_idle(io.now.mono, place);
                 }
@@ -307,7 +316,7 @@ impl Lanes {
         match &connection.state {
             State::Busy { ticket, is_reused, reader } => {
                 let ended = match reader.end() {
-                    Some(status) => outcome(status),
+                    Some(verdict) => outcome(verdict),
                     None if *is_reused && !reader.has_begun => CallbackOutcome::Stale,
                     None => CallbackOutcome::Unreachable,
                 };
@@ -582,11 +591,7 @@ impl Lane {
                 next: 0,
             },
         };
-        let head = format!(
-            " HTTP/1.1\r\nHost: {}\r\nContent-Type: application/octet-stream\r\n\
-             X-Sequence-Number: ",
-            host_and_port(authority)
-        );
+        let head = format!(" HTTP/1.1\r\nHost: {}\r\n{USUAL_HEADERS}", host_and_port(authority));
         Self {
             authority: authority.into(),
             server,
@@ -655,10 +660,11 @@ impl CallbackConnection {
     }
 }
 
-pub(super) fn outcome(status: u16) -> CallbackOutcome {
-    if (200..300).contains(&status) {
-        CallbackOutcome::Delivered
-    } else {
-        CallbackOutcome::Rejected
+pub(super) fn outcome(verdict: Verdict) -> CallbackOutcome {
+    match (verdict.status, verdict.retry_after) {
+        (200..300, _) => CallbackOutcome::Delivered,
+        (410, _) => CallbackOutcome::Gone,
+        (_, Some(after)) => CallbackOutcome::Later(after),
+        _ => CallbackOutcome::Rejected,
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::base::time::WallMs;
 use crate::node::callbacks::signing::{Pop, Signer};
+use crate::wire::attributes::Attributes;
 use crate::wire::json::write_number;
 
 /// What a callback says.
@@ -18,19 +19,60 @@ pub struct CallbackRequest<'a> {
     pub pop: Pop,
 }
 
+/// The headers behind `Host`, up to the value of `X-Sequence-Number`, of a callback whose client
+/// asked for nothing else.
+pub const USUAL_HEADERS: &str = "Content-Type: application/octet-stream\r\nX-Sequence-Number: ";
+
+/// Appends a callback that looks as its client asked for.
+#[cold]
+pub fn write_special_request(
+    out: &mut Vec<u8>,
+    callback: &CallbackRequest<'_>,
+    attributes: &Attributes<'_>,
+    signed: Option<(&Signer, WallMs)>,
+) {
+    out.extend_from_slice(attributes.method.name().as_bytes());
+    out.push(b' ');
+    write_target(callback.target, out);
+    let usual = USUAL_HEADERS.as_bytes();
+    out.extend_from_slice(callback.head.strip_suffix(usual).unwrap_or(callback.head));
+    out.extend_from_slice(b"Content-Type: ");
+    let content_type = attributes.content_type.unwrap_or("application/octet-stream");
+    out.extend_from_slice(content_type.as_bytes());
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(attributes.headers.as_bytes());
+    out.extend_from_slice(b"X-Sequence-Number: ");
+    write_rest(out, callback, signed);
+}
+
 /// Appends a callback. `signed` is who signs it, and the time of the attempt.
 pub fn write_request(
     out: &mut Vec<u8>,
     callback: &CallbackRequest<'_>,
     signed: Option<(&Signer, WallMs)>,
 ) {
-    let CallbackRequest { head, target, opaque, pop } = callback;
     out.extend_from_slice(b"POST ");
+    write_target(callback.target, out);
+    out.extend_from_slice(callback.head);
+    write_rest(out, callback, signed);
+}
+
+#[inline]
+fn write_target(target: &[u8], out: &mut Vec<u8>) {
     if !target.starts_with(b"/") {
         out.push(b'/');
     }
     out.extend_from_slice(target);
-    out.extend_from_slice(head);
+}
+
+/// Appends what stands behind `X-Sequence-Number: `.
+#[inline]
+fn write_rest(
+    out: &mut Vec<u8>,
+    callback: &CallbackRequest<'_>,
+    signed: Option<(&Signer, WallMs)>,
+) {
+    let CallbackRequest { opaque, pop, .. } = callback;
     write_number(pop.sequence, out);
     out.extend_from_slice(b"\r\nContent-Length: ");
     write_number(opaque.len() as u64, out);

@@ -120,7 +120,8 @@ mod tests {
             age_ms: 0,
             sequence: 0,
             uri: String::new(),
-            opaque: "\0".repeat(opaque_bytes),
+            opaque: vec![0; opaque_bytes].into(),
+            attributes: Box::default(),
             tags: Vec::new(),
         }))
     }

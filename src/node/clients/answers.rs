@@ -3,10 +3,11 @@
 use std::io::Write;
 
 use crate::base::quota::Quota;
-use crate::shard::effects::{Answer, Internal, Refusal, TimerView};
+use crate::shard::effects::{Answer, Internal, Refusal};
 use crate::timestamp::Timestamp;
-use crate::wire::json::{string_bytes_max, write_number, write_signed, write_string};
 use crate::wire::timer_path::write_public_id;
+
+use super::document::write_document;
 
 /// Most characters of a reason that is sent. The reason may quote what a client sent.
 const REASON_BYTES_MAX: usize = 200;
@@ -51,8 +52,7 @@ pub fn write_answer(out: &mut Vec<u8>, answer: &Answer, persistence: Persistence
             out.extend_from_slice(b"Content-Length: 0\r\n\r\n");
         }
         Answer::Found(view) => {
-            let mut body =
-                Vec::with_capacity(string_bytes_max(&view.opaque) + view.uri.len() + 256);
+            let mut body = Vec::new();
             write_document(view, &mut body);
             write_body(out, "200 OK", "application/json", "", &body, persistence);
         }
@@ -60,6 +60,9 @@ pub fn write_answer(out: &mut Vec<u8>, answer: &Answer, persistence: Persistence
         // No later try would succeed: the sender must send something else.
         Answer::Refused(refusal @ Refusal::FutureVersion) => {
             write_error(out, 400, &refusal.to_string(), persistence);
+        }
+        Answer::Refused(refusal @ Refusal::Original) => {
+            write_error(out, 409, &refusal.to_string(), persistence);
         }
         Answer::Refused(Refusal::TokenFull) => write_token_full(out, None, persistence),
         Answer::Refused(refusal) => write_error(out, 503, &refusal.to_string(), persistence),
@@ -234,45 +237,11 @@ fn one_line(reason: &str) -> String {
     reason.chars().take(REASON_BYTES_MAX).map(visible).collect()
 }
 
-/// Appends a timer as GET shows it: the members that a client wrote, and how far the timer is.
-fn write_document(view: &TimerView, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"{\"callback\":{\"http\":{\"opaque\":");
-    write_string(&view.opaque, out);
-    out.extend_from_slice(b",\"uri\":");
-    write_string(&view.uri, out);
-    out.extend_from_slice(b"}},\"reliability\":{\"replication-factor\":");
-    write_number(view.factor.into(), out);
-    out.extend_from_slice(b"},\"statistics\":{\"tag-info\":[");
-    for (place, (kind, count)) in view.tags.iter().enumerate() {
-        out.extend_from_slice(if place == 0 { b"{\"count\":" } else { b",{\"count\":" });
-        write_number((*count).into(), out);
-        out.extend_from_slice(b",\"type\":");
-        write_string(kind, out);
-        out.push(b'}');
-    }
-    out.extend_from_slice(b"]},\"timing\":{\"interval\":");
-    write_seconds(view.interval_ms, out);
-    out.extend_from_slice(b",\"repeat-for\":");
-    write_seconds(view.repeat_for_ms, out);
-    out.extend_from_slice(b",\"sequence-number\":");
-    write_number(view.sequence, out);
-    out.extend_from_slice(b",\"start-time-delta\":");
-    write_signed((view.age_ms as i64).wrapping_neg(), out);
-    out.extend_from_slice(b"}}");
-}
-
-/// Appends milliseconds as seconds, with as many decimals as are needed.
-fn write_seconds(ms: u64, out: &mut Vec<u8>) {
-    write_number(ms / 1000, out);
-    let decimals = format!(".{:03}", ms % 1000);
-    out.extend_from_slice(decimals.trim_end_matches(['0', '.']).as_bytes());
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::ids::TimerId;
-    use crate::shard::effects::Refusal;
+    use crate::shard::effects::{Refusal, TimerView};
 
     const KEEP: Persistence = Persistence { keep_alive: true, is_http10: false };
 
@@ -322,7 +291,8 @@ mod tests {
             age_ms: 20,
             sequence: 3,
             uri: "http://h/\"".into(),
-            opaque: "\0\n\u{1f}\\".into(),
+            opaque: b"\0\n\x1f\\"[..].into(),
+            attributes: Box::default(),
             tags: vec![("a".into(), 1), ("b".into(), 2)],
         };
         let answer = text(|out| write_answer(out, &Answer::Found(Box::new(view.clone())), KEEP));
@@ -336,15 +306,5 @@ mod tests {
         );
         assert_eq!(body, expected);
         serde_json::from_str::<serde_json::Value>(body).expect("JSON");
-    }
-
-    #[test]
-    fn seconds_are_shown_as_they_were_written() {
-        let seconds = |ms| text(|out| write_seconds(ms, out));
-        assert_eq!(seconds(0), "0");
-        assert_eq!(seconds(300_000), "300");
-        assert_eq!(seconds(1_500), "1.5");
-        assert_eq!(seconds(1_050), "1.05");
-        assert_eq!(seconds(1), "0.001");
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod answers;
 pub(crate) mod connection;
 #[cfg(test)]
 mod connection_tests;
+mod document;
 mod head_memory;
 mod request_line;
 pub(crate) mod table;

@@ -3,6 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::base::limits::{BODY_TOLD_BYTES_MAX, Limits};
 use crate::base::quota::Quota;
 use crate::base::time::Now;
@@ -13,6 +16,7 @@ use crate::timer::definition::{Definition, with_owner};
 use crate::timestamp::RANGE_MAX;
 use crate::wire::callback_uri::AuthorityMemory;
 use crate::wire::internal_json::{AnyDocument, InternalPart, Origin, parse_any};
+use crate::wire::peer_message::check_content;
 use crate::wire::request_head::Method;
 use crate::wire::resync_json::{Reference, parse_references};
 use crate::wire::timer_json::JsonScratch;
@@ -386,7 +390,7 @@ impl Service {
             return self.settle(Err((413, reason)), line.persistence, out);
         }
         let opaque_bytes_max = self.limits.opaque_bytes_max;
-        let limits = (factor_in_path, opaque_bytes_max);
+        let limits = (factor_in_path, opaque_bytes_max, now.wall);
         match admit(&document.timer, limits, &mut self.authorities, &mut self.content) {
             Ok(definition) => {
                 let authority = definition.authority;
@@ -428,9 +432,16 @@ impl Service {
         }
         let told = admit_told(&document.timer, &mut self.content);
         let mut told = told.map_err(|rejection| refusal_of(&rejection))?;
-        if let (Some(owner), Some(body)) = (part.owner, &mut told.body) {
-            with_owner(body.content, owner, &mut self.owned);
-            body.content = &self.owned;
+        match (part.content, part.owner, &mut told.body) {
+            (Some(content), _, Some(body)) => {
+                self.owned = whole_content(body.authority, content).map_err(|it| (400, it))?;
+                body.content = &self.owned;
+            }
+            (None, Some(owner), Some(body)) => {
+                with_owner(body.content, owner, &mut self.owned);
+                body.content = &self.owned;
+            }
+            _ => {}
         }
         self.internal.copies += 1;
         self.internal.tags_dropped += u64::from(part.tags_dropped);
@@ -641,6 +652,15 @@ impl Service {
         write_not_allowed(out, allow, persistence);
         Served::Written
     }
+}
+
+/// The content of a timer that another node tells as a whole.
+#[cold]
+fn whole_content(authority: &str, base64: &str) -> Result<Vec<u8>, String> {
+    const MEMBER: &str = "reliability.chronos-content";
+    let content = STANDARD.decode(base64).map_err(|error| format!("{MEMBER}: {error}"))?;
+    check_content(authority, &content).map_err(|error| format!("{MEMBER}: {error}"))?;
+    Ok(content)
 }
 
 /// Whether nodes make such requests.

@@ -1,0 +1,183 @@
+//! The document of a timer as GET shows it: the members that a client wrote, and how far the timer
+//! is.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+
+use crate::shard::effects::TimerView;
+use crate::wire::attributes::{Attributes, CallbackMethod, RetryPolicy};
+use crate::wire::json::{string_bytes_max, write_number, write_signed, write_string};
+
+/// Appends a timer. Durations are shown in seconds.
+pub fn write_document(view: &TimerView, out: &mut Vec<u8>) {
+    let attributes = Attributes::read(&view.attributes).unwrap_or_default();
+    let opaque = String::from_utf8_lossy(&view.opaque);
+    out.reserve(string_bytes_max(&opaque) + view.uri.len() + 256);
+    out.extend_from_slice(b"{\"callback\":{\"http\":{");
+    if attributes.is_binary {
+        out.extend_from_slice(b"\"opaque-base64\":");
+        write_string(&STANDARD.encode(&view.opaque), out);
+    } else {
+        out.extend_from_slice(b"\"opaque\":");
+        write_string(&opaque, out);
+    }
+    out.extend_from_slice(b",\"uri\":");
+    write_string(&view.uri, out);
+    write_request_members(&attributes, out);
+    out.push(b'}');
+    if let Some(policy) = &attributes.retry {
+        write_policy(policy, out);
+    }
+    if let Some(timeout_ms) = attributes.timeout_ms {
+        out.extend_from_slice(b",\"timeout\":");
+        write_seconds(timeout_ms, out);
+    }
+    out.extend_from_slice(b"},\"reliability\":{\"replication-factor\":");
+    write_number(view.factor.into(), out);
+    out.extend_from_slice(b"},\"statistics\":{\"tag-info\":[");
+    for (place, (kind, count)) in view.tags.iter().enumerate() {
+        out.extend_from_slice(if place == 0 { b"{\"count\":" } else { b",{\"count\":" });
+        write_number((*count).into(), out);
+        out.extend_from_slice(b",\"type\":");
+        write_string(kind, out);
+        out.push(b'}');
+    }
+    out.extend_from_slice(b"]},\"timing\":{");
+    match attributes.at_ms {
+        Some(at_ms) => {
+            out.extend_from_slice(b"\"at\":");
+            write_string(&moment(at_ms), out);
+        }
+        None => {
+            out.extend_from_slice(b"\"interval\":");
+            write_seconds(view.interval_ms, out);
+            out.extend_from_slice(b",\"repeat-for\":");
+            write_seconds(view.repeat_for_ms, out);
+        }
+    }
+    out.extend_from_slice(b",\"sequence-number\":");
+    write_number(view.sequence, out);
+    out.extend_from_slice(b",\"start-time-delta\":");
+    write_signed((view.age_ms as i64).wrapping_neg(), out);
+    if let Some(window_ms) = attributes.window_ms {
+        out.extend_from_slice(b",\"window\":");
+        write_seconds(window_ms, out);
+    }
+    out.extend_from_slice(b"}}");
+}
+
+fn write_request_members(attributes: &Attributes<'_>, out: &mut Vec<u8>) {
+    if attributes.method != CallbackMethod::Post {
+        out.extend_from_slice(b",\"method\":");
+        write_string(attributes.method.name(), out);
+    }
+    if let Some(content_type) = attributes.content_type {
+        out.extend_from_slice(b",\"content-type\":");
+        write_string(content_type, out);
+    }
+    if attributes.headers.is_empty() {
+        return;
+    }
+    out.extend_from_slice(b",\"headers\":{");
+    for (place, (name, value)) in attributes.headers().enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        write_string(name, out);
+        out.push(b':');
+        write_string(value, out);
+    }
+    out.push(b'}');
+}
+
+fn write_policy(policy: &RetryPolicy, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"retry\":{\"max-attempts\":");
+    write_number(policy.max_attempts.into(), out);
+    out.extend_from_slice(b",\"max-age\":");
+    write_seconds(policy.max_age_ms, out);
+    out.extend_from_slice(b",\"initial\":");
+    write_seconds(policy.initial_ms, out);
+    out.extend_from_slice(b",\"multiplier\":");
+    // Thousandths are written as seconds are.
+    write_seconds(policy.multiplier_milli.into(), out);
+    out.extend_from_slice(b",\"max\":");
+    write_seconds(policy.max_ms, out);
+    out.extend_from_slice(b",\"jitter\":");
+    write_seconds(policy.jitter_milli.into(), out);
+    out.push(b'}');
+}
+
+/// A wall time in the form of RFC 3339.
+fn moment(ms: u64) -> String {
+    let moment = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    moment.map_or_else(String::new, |moment| moment.to_string())
+}
+
+/// Appends milliseconds as seconds, with as many decimals as are needed.
+fn write_seconds(ms: u64, out: &mut Vec<u8>) {
+    write_number(ms / 1000, out);
+    let decimals = format!(".{:03}", ms % 1000);
+    out.extend_from_slice(decimals.trim_end_matches(['0', '.']).as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::ids::TimerId;
+
+    #[test]
+    fn what_the_original_does_not_have_is_shown_as_it_was_written() {
+        let attributes = Attributes {
+            is_binary: true,
+            method: CallbackMethod::Put,
+            content_type: Some("image/png"),
+            headers: "X-A: b \"c\"\r\nX-D: e\r\n",
+            at_ms: Some(1_800_000_000_250),
+            window_ms: Some(300_000),
+            retry: Some(RetryPolicy { multiplier_milli: 1_500, ..RetryPolicy::default() }),
+            timeout_ms: Some(15_000),
+        };
+        let mut encoded = Vec::new();
+        attributes.write(&mut encoded);
+        let view = TimerView {
+            id: TimerId(1),
+            factor: 2,
+            filter: 0,
+            interval_ms: 1_500,
+            repeat_for_ms: 1_500,
+            age_ms: 20,
+            sequence: 0,
+            uri: "http://h/".into(),
+            opaque: vec![0xff, 0].into(),
+            attributes: encoded.into(),
+            tags: vec![],
+        };
+        let mut body = Vec::new();
+        write_document(&view, &mut body);
+        let expected = concat!(
+            r#"{"callback":{"http":{"opaque-base64":"/wA=","uri":"http://h/","method":"PUT","#,
+            r#""content-type":"image/png","headers":{"X-A":"b \"c\"","X-D":"e"}},"#,
+            r#""retry":{"max-attempts":8,"max-age":86400,"initial":1,"multiplier":1.5,"#,
+            r#""max":3600,"jitter":0.2},"timeout":15},"reliability":{"replication-factor":2},"#,
+            r#""statistics":{"tag-info":[]},"timing":{"at":"2027-01-15T08:00:00.25Z","#,
+            r#""sequence-number":0,"start-time-delta":-20,"window":300}}"#,
+        );
+        assert_eq!(String::from_utf8(body).as_deref(), Ok(expected));
+        serde_json::from_str::<serde_json::Value>(expected).expect("JSON");
+    }
+
+    #[test]
+    fn seconds_are_shown_as_they_were_written() {
+        let seconds = |ms| {
+            let mut out = Vec::new();
+            write_seconds(ms, &mut out);
+            String::from_utf8(out).expect("digits")
+        };
+        assert_eq!(seconds(0), "0");
+        assert_eq!(seconds(300_000), "300");
+        assert_eq!(seconds(1_500), "1.5");
+        assert_eq!(seconds(1_050), "1.05");
+        assert_eq!(seconds(1), "0.001");
+    }
+}

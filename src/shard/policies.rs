@@ -1,0 +1,102 @@
+//! Timers that say themselves when a failed pop is tried again (`callback.retry`) and how long an
+//! attempt may take (`callback.timeout`).
+//!
+//! - The node that begins with a pop keeps it while it lives: it does not leave the next attempt to
+//!   another rank, because the policy counts attempts and pauses. The other ranks ask whether it is
+//!   at it, and come again later.
+//! - A node that takes over from a dead one begins to count anew.
+//! - 410 ends the timer, on all nodes.
+
+use crate::base::ids::Slot;
+use crate::base::planted::{Bug, is_planted};
+use crate::base::time::{Now, Tick};
+use crate::timer::definition::Content;
+use crate::wire::answer_head::RetryAfter;
+use crate::wire::attributes::{Attributes, POLICY_MS_MAX, RetryPolicy};
+
+use super::Shard;
+use super::effects::{Outbox, Target};
+use super::records::{Record, State};
+
+/// A rank that has heard that another one is at a pop asks again after a quarter of the time since
+/// the pop was due, within these bounds in milliseconds.
+const LOOK_AGAIN_MS_MIN: u64 = 1_000;
+const LOOK_AGAIN_MS_MAX: u64 = 30_000;
+
+impl Shard {
+    /// What a live record has beyond the original's document. Cost: a look at its content.
+    fn attributes_of(&self, record: &Record) -> Attributes<'_> {
+        match record.is_live() {
+            true => Content::decode(self.records.content_of(record)).attributes(),
+            false => Attributes::default(),
+        }
+    }
+
+    /// When the pops of a timer are tried again; `None`: as the configuration says.
+    pub(super) fn policy_of(&self, record: &Record) -> Option<RetryPolicy> {
+        self.attributes_of(record).retry
+    }
+
+    /// Whether the node that is at a pop of this timer may be at it for longer than other timers
+    /// allow.
+    pub(super) fn may_take_long(&self, record: &Record) -> bool {
+        let attributes = self.attributes_of(record);
+        attributes.retry.is_some() || attributes.timeout_ms.is_some()
+    }
+
+    /// When a rank that waits for another one looks again.
+    pub(super) fn look_again_at(tick: Tick, record: &Record) -> Tick {
+        let since_due_ms = tick - record.due();
+        tick + (since_due_ms / 4).clamp(LOOK_AGAIN_MS_MIN, LOOK_AGAIN_MS_MAX)
+    }
+
+    /// Whether this node keeps a pop that is due and not in flight for its next attempt.
+    pub(super) fn keeps_pop(&self, tick: Tick, record: &Record) -> bool {
+        matches!(record.state, State::BackingOff | State::Ready)
+            && record.due() <= tick
+            && self.policy_of(record).is_some()
+    }
+
+    /// Whether no further attempt follows after so many.
+    pub(super) fn is_exhausted(policy: &RetryPolicy, record: &Record) -> bool {
+        let one_more = u16::from(is_planted(Bug::OneAttemptTooMany));
+        u16::from(record.attempts) >= policy.max_attempts + one_more
+    }
+
+    /// The pause before the next attempt, and the most by which it is stretched.
+    pub(super) fn pause_by(policy: &RetryPolicy, record: &Record) -> (u64, u64) {
+        if record.attempts == 0 || is_planted(Bug::PolicyWithoutPauses) {
+            return (0, 0);
+        }
+        let pause_ms = policy.pause_ms(record.attempts.into());
+        (pause_ms, pause_ms * u64::from(policy.jitter_milli) / 1_000)
+    }
+
+    /// How long a server wants to be left alone, in milliseconds.
+    pub(super) fn asked_pause_ms(now: Now, after: RetryAfter) -> u64 {
+        let pause_ms = match after {
+            RetryAfter::Seconds(seconds) => u64::from(seconds) * 1_000,
+            RetryAfter::At(unix_s) => (u64::from(unix_s) * 1_000).saturating_sub(now.wall.0),
+        };
+        pause_ms.min(POLICY_MS_MAX)
+    }
+
+    /// Ends a timer whose server says that there is nothing any more: as a DELETE does. False: it
+    /// could not be ended so.
+    pub(super) fn end_by_server(&mut self, now: Now, slot: Slot, outbox: &mut Outbox) -> bool {
+        let record = *self.records.get(slot);
+        if self.policy_of(&record).is_none() {
+            return false;
+        }
+        let factor = self.records.placement_of(&record).factor;
+        let target = Target { id: record.id, factor: Some(factor), filter: None };
+        let plan = self.plan_known(target, factor, Some(&record));
+        let ended = self.end(now, None, (record.id, Some(slot)), &plan, outbox);
+        self.counters.gone += u64::from(ended.is_ok());
+        ended.is_ok()
+    }
+}
+
+#[cfg(test)]
+#[path = "policies_tests.rs"]
+mod tests;

@@ -1,0 +1,154 @@
+//! Retry policies, in a node alone and in a cluster.
+
+use crate::shard::effects::{Answer, CallbackOutcome, Request};
+use crate::shard::harness_tests::{Cluster, START_MS, target};
+use crate::wire::answer_head::RetryAfter;
+use crate::wire::attributes::{Attributes, RetryPolicy};
+
+/// Four attempts with pauses of 1, 3 and 9 s, within 100 s.
+const POLICY: RetryPolicy = RetryPolicy {
+    max_attempts: 4,
+    max_age_ms: 100_000,
+    initial_ms: 1_000,
+    max_ms: 50_000,
+    multiplier_milli: 3_000,
+    jitter_milli: 0,
+};
+
+fn with(retry: RetryPolicy) -> Attributes<'static> {
+    Attributes { retry: Some(retry), ..Attributes::default() }
+}
+
+/// When attempts begin, by the millisecond, up to `until_ms`.
+fn attempts(cluster: &mut Cluster, until_ms: u64) -> Vec<u64> {
+    let mut at_ms = Vec::new();
+    for ms in 1..=until_ms {
+        cluster.pass_to(ms);
+        at_ms.resize(cluster.pops.len(), ms);
+    }
+    at_ms
+}
+
+#[test]
+fn attempts_and_pauses_are_those_of_the_policy() {
+    let mut cluster = Cluster::new(1, true);
+    cluster.outcome = |_, _| CallbackOutcome::Rejected;
+    cluster.create_with(0, (1, 1), 1, &with(POLICY));
+    assert_eq!(attempts(&mut cluster, 60_000), [1_000, 2_000, 5_000, 14_000]);
+    assert_eq!(cluster.shard(0).counters().given_up, 1);
+    cluster.audit();
+}
+
+#[test]
+fn a_policy_ends_when_the_pop_is_too_old_or_the_next_one_is_due() {
+    let mut cluster = Cluster::new(1, true);
+    cluster.outcome = |_, _| CallbackOutcome::Rejected;
+    cluster.create_with(0, (1, 1), 1, &with(RetryPolicy { max_age_ms: 3_000, ..POLICY }));
+    assert_eq!(attempts(&mut cluster, 60_000), [1_000, 2_000]);
+    let mut cluster = Cluster::new(1, true);
+    cluster.outcome = |_, _| CallbackOutcome::Rejected;
+    cluster.create_with(0, (3, 6), 1, &with(POLICY));
+    assert_eq!(attempts(&mut cluster, 30_000), [3_000, 4_000, 6_000, 7_000, 10_000, 19_000]);
+    assert_eq!(cluster.shard(0).counters().given_up, 2);
+    // Its age ends a pop before the next one is due as well.
+    let mut cluster = Cluster::new(1, true);
+    cluster.outcome = |_, _| CallbackOutcome::Rejected;
+    cluster.create_with(0, (30, 60), 1, &with(RetryPolicy { max_age_ms: 2_000, ..POLICY }));
+    assert_eq!(attempts(&mut cluster, 70_000), [30_000, 31_000, 60_000, 61_000]);
+}
+
+#[test]
+fn jitter_stretches_pauses_by_its_share_at_most() {
+    let mut cluster = Cluster::new(1, true);
+    cluster.outcome = |_, _| CallbackOutcome::Rejected;
+    let policy = RetryPolicy { max_attempts: 2, jitter_milli: 200, ..POLICY };
+    for _ in 0..40 {
+        cluster.create_with(0, (1, 1), 1, &with(policy));
+    }
+    let mut second = attempts(&mut cluster, 5_000).split_off(40);
+    assert!(second.iter().all(|ms| (2_000..=2_200).contains(ms)), "{second:?}");
+    second.dedup();
+    assert!(second.len() > 10, "they do not come together: {second:?}");
+}
+
+#[test]
+fn a_server_that_asks_for_time_gets_it() {
+    let mut cluster = Cluster::new(1, true);
+    cluster.outcome = |_, _| CallbackOutcome::Later(RetryAfter::Seconds(20));
+    cluster.create_with(0, (1, 1), 1, &with(RetryPolicy { max_attempts: 3, ..POLICY }));
+    assert_eq!(attempts(&mut cluster, 60_000), [1_000, 21_000, 41_000]);
+    // Without a policy such an answer is a failure like any other.
+    let mut cluster = Cluster::new(1, true);
+    cluster.outcome = |_, _| CallbackOutcome::Later(RetryAfter::Seconds(20));
+    cluster.create(0, (1, 1), 1);
+    assert!(attempts(&mut cluster, 5_000).len() > 3);
+    // A moment that is past, or after the end, changes nothing or ends the pop at its age.
+    let mut cluster = Cluster::new(1, true);
+    cluster.outcome = |_, _| CallbackOutcome::Later(RetryAfter::At(7));
+    cluster.create_with(0, (1, 1), 1, &with(POLICY));
+    assert_eq!(attempts(&mut cluster, 10_000), [1_000, 2_000, 5_000]);
+    let mut cluster = Cluster::new(1, true);
+    cluster.outcome = |_, _| CallbackOutcome::Later(RetryAfter::Seconds(u32::MAX));
+    cluster.create_with(0, (1, 1), 1, &with(POLICY));
+    assert_eq!(attempts(&mut cluster, 110_000), [1_000]);
+    assert_eq!(cluster.shard(0).counters().given_up, 1);
+}
+
+#[test]
+fn gone_ends_a_repeating_timer_on_all_nodes() {
+    let mut cluster = Cluster::new(3, true);
+    cluster.outcome = |_, _| CallbackOutcome::Gone;
+    let id = cluster.create_with(0, (1, 60), 3, &with(POLICY));
+    cluster.pass_to(10_000);
+    assert_eq!(cluster.pops.len(), 1);
+    assert!(cluster.holders(id).is_empty());
+    // A timer without a policy goes on.
+    cluster.pops.clear();
+    let id = cluster.create(0, (1, 60), 1);
+    cluster.pass_to(14_500);
+    assert!(cluster.pops.len() > 2, "{:?}", cluster.pops);
+    assert_eq!(cluster.holders(id).len(), 1);
+}
+
+#[test]
+fn the_node_that_has_begun_keeps_the_pop_while_it_lives() {
+    let mut cluster = Cluster::new(3, true);
+    cluster.outcome = |_, _| CallbackOutcome::Rejected;
+    let id = cluster.create_with(0, (1, 1), 3, &with(POLICY));
+    let first = cluster.list(id)[0];
+    let at_ms = attempts(&mut cluster, 60_000);
+    assert_eq!(at_ms, [1_000, 2_000, 5_000, 14_000], "{:?}", cluster.pops);
+    assert!(cluster.pops.iter().all(|(_, node, _)| *node == first), "{:?}", cluster.pops);
+    assert!(cluster.holders(id).is_empty(), "all nodes know that it was given up");
+}
+
+#[test]
+fn a_pop_that_hangs_for_long_is_not_made_twice() {
+    let mut cluster = Cluster::new(3, true);
+    let attributes = Attributes { timeout_ms: Some(30_000), ..Attributes::default() };
+    let id = cluster.create_with(0, (1, 1), 3, &attributes);
+    let first = cluster.list(id)[0];
+    cluster.hung = Some(first);
+    cluster.pass_to(25_000);
+    assert_eq!(cluster.pops.len(), 1, "{:?}", cluster.pops);
+}
+
+#[test]
+fn a_window_spreads_pops_over_itself_by_id() {
+    let mut cluster = Cluster::new(1, true);
+    let attributes = Attributes { window_ms: Some(10_000), ..Attributes::default() };
+    let ids: Vec<_> = (0..60).map(|_| cluster.create_with(0, (1, 1), 1, &attributes)).collect();
+    let at_ms = attempts(&mut cluster, 12_000);
+    assert_eq!(at_ms.len(), 60);
+    assert!(at_ms.iter().all(|ms| (1_000..=11_000).contains(ms)), "{at_ms:?}");
+    let early = at_ms.iter().filter(|ms| **ms < 6_000).count();
+    assert!((15..45).contains(&early), "{at_ms:?}");
+    // What a client reads counts from what it asked for.
+    let id = cluster.create_with(0, (100, 100), 1, &attributes);
+    assert!(!ids.contains(&id));
+    cluster.pass_to(13_000);
+    match cluster.ask(0, Request::Read(target(id, 1))) {
+        Answer::Found(view) => assert_eq!(view.age_ms, 1_000, "{START_MS}"),
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,341 @@
+//! From the members that the original service does not have to attributes of a timer: what each
+//! means, and within which bounds.
+
+use jiff::fmt::temporal::{DateTimeParser, SpanParser};
+
+use super::admission::{Rejection, milliseconds};
+use crate::base::limits::INTERVAL_MS_MAX;
+use crate::base::time::WallMs;
+use crate::wire::attributes::{
+    ATTEMPTS_MAX, Attributes, CONTENT_TYPE_BYTES_MAX, CallbackMethod, HEADER_BYTES_MAX,
+    MULTIPLIER_MILLI_MAX, POLICY_MS_MAX, RetryPolicy, TIMEOUT_MS_MAX, check_header,
+    is_header_value,
+};
+use crate::wire::timer_options::{Lasting, RetryDocument, TimerOptions};
+
+/// What the options of a document make of a timer.
+#[derive(Debug, Default)]
+pub(super) struct Admitted {
+    /// The interval, where the document has a time instead.
+    pub interval_ms: Option<u64>,
+    /// The attributes, encoded.
+    pub attributes: Vec<u8>,
+    /// The opaque bytes, where the document has them in base64.
+    pub opaque: Option<Vec<u8>>,
+}
+
+/// Checks the options of a document. `interval_ms` is the interval that the document has beside
+/// them.
+#[cold]
+pub(super) fn admit_options(
+    options: &TimerOptions<'_>,
+    wall: WallMs,
+    opaque_bytes_max: u32,
+) -> Result<Admitted, Rejection> {
+    let at_ms = options.at.map(moment_ms).transpose()?;
+    let interval_ms = at_ms.map(|at_ms| ahead_ms(at_ms, wall)).transpose()?;
+    let opaque = options.opaque_base64.map(|text| bytes_of(text, opaque_bytes_max)).transpose()?;
+    let headers = header_lines(options.headers.as_deref().unwrap_or_default())?;
+    let attributes = Attributes {
+        is_binary: opaque.is_some(),
+        method: options.method.map(method).transpose()?.unwrap_or_default(),
+        content_type: options.content_type.map(content_type).transpose()?,
+        headers: &headers,
+        at_ms,
+        window_ms: lasting_of(options.window, "timing.window", (0, INTERVAL_MS_MAX))?,
+        retry: options.retry.as_ref().map(policy).transpose()?,
+        timeout_ms: lasting_of(options.timeout, "callback.timeout", (1, TIMEOUT_MS_MAX))?,
+    };
+    let mut encoded = Vec::new();
+    attributes.write(&mut encoded);
+    Ok(Admitted { interval_ms, attributes: encoded, opaque })
+}
+
+#[cold]
+fn wrong(member: &str, expected: &str, got: &str) -> Rejection {
+    let got: String = got.chars().take(60).collect();
+    Rejection::Option(format!("{member}: expected {expected}, got {got}").into())
+}
+
+/// A duration in whole milliseconds, rounded up. In text days have 24 hours and weeks 7 days;
+/// months and years have no fixed length and are refused.
+pub(super) fn lasting_ms(lasting: Lasting<'_>) -> Option<u64> {
+    let text = match lasting {
+        Lasting::Seconds(seconds) => return milliseconds(seconds),
+        Lasting::Text(text) => text,
+    };
+    let span = SpanParser::new().parse_span(text.as_bytes()).ok()?;
+    if span.get_years() != 0 || span.get_months() != 0 || span.is_negative() {
+        return None;
+    }
+    let hours = (i64::from(span.get_weeks()) * 7 + i64::from(span.get_days())) * 24
+        + i64::from(span.get_hours());
+    let seconds = (i128::from(hours) * 60 + i128::from(span.get_minutes())) * 60
+        + i128::from(span.get_seconds());
+    let ns = seconds * 1_000_000_000
+        + i128::from(span.get_milliseconds()) * 1_000_000
+        + i128::from(span.get_microseconds()) * 1_000
+        + i128::from(span.get_nanoseconds());
+    let ms = u64::try_from(ns).ok().map(|ns| ns.div_ceil(1_000_000));
+    ms.filter(|&ms| ms <= INTERVAL_MS_MAX)
+}
+
+fn lasting_of(
+    lasting: Option<Lasting<'_>>,
+    member: &'static str,
+    (min_ms, max_ms): (u64, u64),
+) -> Result<Option<u64>, Rejection> {
+    let Some(lasting) = lasting else { return Ok(None) };
+    let ms = lasting_ms(lasting).filter(|ms| (min_ms..=max_ms).contains(ms));
+    ms.map(Some).ok_or_else(|| {
+        let got = match lasting {
+            Lasting::Seconds(seconds) => seconds.to_string(),
+            Lasting::Text(text) => text.to_owned(),
+        };
+        let (min, max) = (min_ms as f64 / 1000.0, max_ms / 1000);
+        let expected = format!("seconds from {min} to {max}, or a duration as PT15M");
+        wrong(member, &expected, &got)
+    })
+}
+
+/// A moment of RFC 3339 in ms since 1970, rounded up so that a pop is not early.
+fn moment_ms(text: &str) -> Result<u64, Rejection> {
+    let moment = DateTimeParser::new().parse_timestamp(text.as_bytes()).ok();
+    let ns = moment.map(|moment| moment.as_nanosecond().max(0).unsigned_abs());
+    let ms = ns.and_then(|ns| u64::try_from(ns.div_ceil(1_000_000)).ok());
+    ms.ok_or_else(|| wrong("timing.at", "a time of RFC 3339 as 2026-12-01T09:00:00Z", text))
+}
+
+/// How far ahead a moment is. What is past is now.
+fn ahead_ms(at_ms: u64, wall: WallMs) -> Result<u64, Rejection> {
+    let ahead_ms = at_ms.saturating_sub(wall.0);
+    if ahead_ms > INTERVAL_MS_MAX {
+        let got = format!("one that is {} days ahead", ahead_ms / 86_400_000);
+        return Err(wrong("timing.at", "a time at most 100 years ahead", &got));
+    }
+    Ok(ahead_ms)
+}
+
+fn bytes_of(text: &str, bytes_max: u32) -> Result<Vec<u8>, Rejection> {
+    use base64::Engine as _;
+    let decoded = base64::engine::general_purpose::STANDARD.decode(text);
+    let decoded = decoded.map_err(|error| {
+        let got = format!("text that is not ({error})");
+        wrong("callback.http.opaque-base64", "base64 of RFC 4648 section 4 with padding", &got)
+    })?;
+    match decoded.len() > bytes_max as usize {
+        true => Err(Rejection::OpaqueTooLong { max: bytes_max, got: decoded.len() }),
+        false => Ok(decoded),
+    }
+}
+
+fn method(name: &str) -> Result<CallbackMethod, Rejection> {
+    CallbackMethod::named(name)
+        .ok_or_else(|| wrong("callback.http.method", "POST, GET, PUT, PATCH or DELETE", name))
+}
+
+fn content_type(text: &str) -> Result<&str, Rejection> {
+    let is_fit =
+        (1..=CONTENT_TYPE_BYTES_MAX).contains(&text.len()) && is_header_value(text.as_bytes());
+    is_fit.then_some(text).ok_or_else(|| {
+        let expected = format!("1 to {CONTENT_TYPE_BYTES_MAX} bytes of visible ASCII");
+        wrong("callback.http.content-type", &expected, &visible(text))
+    })
+}
+
+fn visible(text: &str) -> String {
+    text.chars().take(60).map(|c| if (' '..='~').contains(&c) { c } else { '?' }).collect()
+}
+
+fn header_lines(headers: &[(&str, &str)]) -> Result<String, Rejection> {
+    const HEADERS: &str = "callback.http.headers";
+    let mut lines = String::new();
+    for (place, (name, value)) in headers.iter().enumerate() {
+        check_header(name, value).map_err(|error| {
+            Rejection::Option(format!("{HEADERS}: {error}, got {}", visible(name)).into())
+        })?;
+        if headers[..place].iter().any(|(former, _)| former.eq_ignore_ascii_case(name)) {
+            return Err(wrong(HEADERS, "each header once", &format!("{name} twice")));
+        }
+        lines.extend([name, ": ", value, "\r\n"]);
+    }
+    match lines.len() > HEADER_BYTES_MAX {
+        true => {
+            let expected = format!("at most {HEADER_BYTES_MAX} bytes of names and values");
+            Err(wrong(HEADERS, &expected, &lines.len().to_string()))
+        }
+        false => Ok(lines),
+    }
+}
+
+fn policy(document: &RetryDocument<'_>) -> Result<RetryPolicy, Rejection> {
+    let usual = RetryPolicy::default();
+    let lasting = |lasting, member, min_ms, usual_ms| {
+        lasting_of(lasting, member, (min_ms, POLICY_MS_MAX)).map(|ms| ms.unwrap_or(usual_ms))
+    };
+    let max_attempts = match document.max_attempts {
+        None => usual.max_attempts,
+        Some(asked) => {
+            let fit = u16::try_from(asked).ok().filter(|most| (1..=ATTEMPTS_MAX).contains(most));
+            fit.ok_or_else(|| {
+                let expected = format!("1 to {ATTEMPTS_MAX}");
+                wrong("callback.retry.max-attempts", &expected, &asked.to_string())
+            })?
+        }
+    };
+    let milli = |ratio: Option<f64>, member, (min, max): (u32, u32), usual: u32| {
+        let Some(ratio) = ratio else { return Ok(usual) };
+        let milli = (ratio * 1_000.0).round();
+        let is_fit = milli >= f64::from(min) && milli <= f64::from(max);
+        is_fit.then_some(milli as u32).ok_or_else(|| {
+            let expected = format!("{} to {}", min / 1_000, max / 1_000);
+            wrong(member, &expected, &ratio.to_string())
+        })
+    };
+    let multiplier = "callback.retry.multiplier";
+    Ok(RetryPolicy {
+        max_attempts,
+        max_age_ms: lasting(document.max_age, "callback.retry.max-age", 0, usual.max_age_ms)?,
+        initial_ms: lasting(document.initial, "callback.retry.initial", 1, usual.initial_ms)?,
+        max_ms: lasting(document.max, "callback.retry.max", 1, usual.max_ms)?,
+        multiplier_milli: milli(
+            document.multiplier,
+            multiplier,
+            (1_000, MULTIPLIER_MILLI_MAX),
+            usual.multiplier_milli,
+        )?,
+        jitter_milli: milli(
+            document.jitter,
+            "callback.retry.jitter",
+            (0, 1_000),
+            usual.jitter_milli.into(),
+        )? as u16,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admitted(options: &TimerOptions<'_>) -> Result<Admitted, String> {
+        let wall = WallMs(1_800_000_000_000);
+        admit_options(options, wall, 100).map_err(|rejection| rejection.to_string())
+    }
+
+    #[test]
+    fn durations_are_seconds_or_iso_8601() {
+        for (text, ms) in [
+            ("PT15M", 900_000),
+            ("PT0S", 0),
+            ("P1DT1H", 90_000_000),
+            ("P1W", 604_800_000),
+            ("PT1.5S", 1_500),
+            ("PT0.0001S", 1),
+            ("P36500D", 36_500 * 86_400_000),
+        ] {
+            assert_eq!(lasting_ms(Lasting::Text(text)), Some(ms), "{text}");
+        }
+        for text in ["", "PT", "15M", "P1M", "P1Y", "-PT1S", "PT1X", "P100000D", "15 minutes"] {
+            assert_eq!(lasting_ms(Lasting::Text(text)), None, "{text}");
+        }
+        assert_eq!(lasting_ms(Lasting::Seconds(1.5)), Some(1_500));
+        assert_eq!(lasting_ms(Lasting::Seconds(-1.0)), None);
+        assert_eq!(lasting_ms(Lasting::Seconds(f64::NAN)), None);
+    }
+
+    #[test]
+    fn moments_are_met_and_never_early() {
+        let at = |at| TimerOptions { at: Some(at), ..TimerOptions::default() };
+        let interval = |text| admitted(&at(text)).map(|admitted| admitted.interval_ms);
+        assert_eq!(interval("2027-01-15T08:00:00Z"), Ok(Some(0)), "now");
+        assert_eq!(interval("2027-01-15T08:00:01Z"), Ok(Some(1_000)));
+        assert_eq!(interval("2027-01-15T10:00:01+02:00"), Ok(Some(1_000)));
+        assert_eq!(interval("2027-01-15T08:00:00.0001Z"), Ok(Some(1)));
+        assert_eq!(interval("1969-01-01T00:00:00Z"), Ok(Some(0)), "past");
+        for bad in ["", "tomorrow", "2027-13-01T00:00:00Z", "2027-01-15T08:00:00", "2027-01-15"] {
+            let error = interval(bad).expect_err(bad);
+            assert!(error.starts_with("timing.at: expected a time of RFC 3339"), "{error}");
+        }
+        let error = interval("2200-01-01T00:00:00Z").expect_err("too far");
+        assert!(error.contains("at most 100 years ahead"), "{error}");
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_refused_by_name() {
+        let retry = |retry| TimerOptions { retry: Some(retry), ..TimerOptions::default() };
+        let none = RetryDocument::default();
+        let policies = [
+            (RetryDocument { max_attempts: Some(0), ..none }, "callback.retry.max-attempts"),
+            (RetryDocument { max_attempts: Some(i64::MAX), ..none }, "callback.retry.max-attempts"),
+            (RetryDocument { multiplier: Some(0.5), ..none }, "callback.retry.multiplier"),
+            (
+                RetryDocument { multiplier: Some(f64::INFINITY), ..none },
+                "callback.retry.multiplier",
+            ),
+            (RetryDocument { jitter: Some(1.1), ..none }, "callback.retry.jitter"),
+            (RetryDocument { jitter: Some(-0.1), ..none }, "callback.retry.jitter"),
+            (
+                RetryDocument { initial: Some(Lasting::Seconds(0.0)), ..none },
+                "callback.retry.initial",
+            ),
+            (RetryDocument { max: Some(Lasting::Text("P400D")), ..none }, "callback.retry.max"),
+            (RetryDocument { max_age: Some(Lasting::Text("x")), ..none }, "callback.retry.max-age"),
+        ];
+        for (document, member) in policies {
+            let error = admitted(&retry(document)).expect_err(member);
+            assert!(error.starts_with(&format!("{member}: expected ")), "{error}");
+        }
+        let with = |headers: &[(&'static str, &'static str)]| TimerOptions {
+            headers: Some(headers.to_vec()),
+            ..TimerOptions::default()
+        };
+        for headers in [
+            &[("Host", "a")][..],
+            &[("connection", "close")],
+            &[("X-Sequence-Number", "7")],
+            &[("a b", "c")],
+            &[("", "c")],
+            &[("a", "b\r\nc: d")],
+            &[("a", "\u{e9}")],
+            &[("a", " b")],
+            &[("a", "b"), ("A", "c")],
+        ] {
+            let error = admitted(&with(headers)).expect_err("refused");
+            assert!(error.starts_with("callback.http.headers: expected "), "{error}");
+        }
+        assert!(admitted(&with(&[("a", ""), ("b", "x y")])).is_ok());
+        let other = [
+            (TimerOptions { method: Some("post"), ..with(&[]) }, "callback.http.method"),
+            (TimerOptions { content_type: Some(""), ..with(&[]) }, "callback.http.content-type"),
+            (
+                TimerOptions { content_type: Some("a\nb"), ..with(&[]) },
+                "callback.http.content-type",
+            ),
+            (TimerOptions { opaque_base64: Some("a"), ..with(&[]) }, "callback.http.opaque-base64"),
+            (
+                TimerOptions { opaque_base64: Some("YQ"), ..with(&[]) },
+                "callback.http.opaque-base64",
+            ),
+            (
+                TimerOptions { timeout: Some(Lasting::Seconds(0.0)), ..with(&[]) },
+                "callback.timeout",
+            ),
+            (
+                TimerOptions { timeout: Some(Lasting::Text("PT1H")), ..with(&[]) },
+                "callback.timeout",
+            ),
+        ];
+        for (options, member) in other {
+            let error = admitted(&options).expect_err(member);
+            assert!(error.starts_with(&format!("{member}: expected ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_policy_without_members_is_the_usual_one() {
+        let options = TimerOptions { retry: Some(RetryDocument::default()), ..Default::default() };
+        let admitted = admitted(&options).expect("admitted");
+        let attributes = Attributes::read(&admitted.attributes).expect("attributes");
+        assert_eq!(attributes.retry, Some(RetryPolicy::default()));
+    }
+}
