@@ -48,7 +48,7 @@ fn a_policy_ends_when_the_pop_is_too_old_or_the_next_one_is_due() {
     let mut cluster = Cluster::new(1, true);
     cluster.outcome = |_, _| CallbackOutcome::Rejected;
     cluster.create_with(0, (3, 6), 1, &with(POLICY));
-    assert_eq!(attempts(&mut cluster, 30_000), [3_000, 4_000, 6_000, 7_000, 10_000, 19_000]);
+    assert_eq!(attempts(&mut cluster, 30_000), [3_000, 4_000, 6_001, 7_001, 10_001, 19_001]);
     assert_eq!(cluster.shard(0).counters().given_up, 2);
     // Its age ends a pop before the next one is due as well.
     let mut cluster = Cluster::new(1, true);
@@ -94,43 +94,71 @@ fn a_server_that_asks_for_time_gets_it() {
     assert_eq!(cluster.shard(0).counters().given_up, 1);
 }
 
+/// Three nodes that have long been up.
+fn three(outcome: fn(usize, u64) -> CallbackOutcome) -> Cluster {
+    let mut cluster = Cluster::new(3, true);
+    cluster.outcome = outcome;
+    cluster.run_until(10);
+    cluster
+}
+
 #[test]
 fn gone_ends_a_repeating_timer_on_all_nodes() {
-    let mut cluster = Cluster::new(3, true);
-    cluster.outcome = |_, _| CallbackOutcome::Gone;
+    let mut cluster = three(|_, _| CallbackOutcome::Gone);
     let id = cluster.create_with(0, (1, 60), 3, &with(POLICY));
-    cluster.pass_to(10_000);
+    cluster.run_until(20);
     assert_eq!(cluster.pops.len(), 1);
     assert!(cluster.holders(id).is_empty());
     // A timer without a policy goes on.
-    cluster.pops.clear();
-    let id = cluster.create(0, (1, 60), 1);
-    cluster.pass_to(14_500);
+    let id = cluster.create(0, (1, 60), 3);
+    cluster.run_until(25);
     assert!(cluster.pops.len() > 2, "{:?}", cluster.pops);
-    assert_eq!(cluster.holders(id).len(), 1);
+    assert_eq!(cluster.holders(id).len(), 3);
+}
+
+/// When attempts at the only timer begin, in seconds after its start, and at which nodes.
+fn tries(cluster: &Cluster) -> Vec<(u64, usize)> {
+    cluster.pops.iter().map(|(second, node, _)| (second - 10, *node)).collect()
 }
 
 #[test]
 fn the_node_that_has_begun_keeps_the_pop_while_it_lives() {
-    let mut cluster = Cluster::new(3, true);
-    cluster.outcome = |_, _| CallbackOutcome::Rejected;
+    let mut cluster = three(|_, _| CallbackOutcome::Rejected);
     let id = cluster.create_with(0, (1, 1), 3, &with(POLICY));
     let first = cluster.list(id)[0];
-    let at_ms = attempts(&mut cluster, 60_000);
-    assert_eq!(at_ms, [1_000, 2_000, 5_000, 14_000], "{:?}", cluster.pops);
-    assert!(cluster.pops.iter().all(|(_, node, _)| *node == first), "{:?}", cluster.pops);
+    cluster.run_until(70);
+    assert_eq!(tries(&cluster), [1, 2, 5, 14].map(|second| (second, first)));
     assert!(cluster.holders(id).is_empty(), "all nodes know that it was given up");
 }
 
 #[test]
+fn the_next_rank_takes_a_pop_over_from_a_dead_node_and_counts_anew() {
+    let mut cluster = three(|_, _| CallbackOutcome::Rejected);
+    let id = cluster.create_with(0, (1, 1), 3, &with(POLICY));
+    let [first, second] = [0, 1].map(|rank| cluster.list(id)[rank]);
+    cluster.run_until(17);
+    cluster.kill(first);
+    cluster.run_until(90);
+    let tries = tries(&cluster);
+    let (before, after) = tries.split_at(3);
+    assert_eq!(before, [1, 2, 5].map(|second| (second, first)));
+    assert_eq!(after.len(), 4, "{tries:?}");
+    assert!(after.iter().all(|(_, node)| *node == second), "{tries:?}");
+    assert!(after[0].0 <= 7 + 3, "within a quarter of the age of the pop: {tries:?}");
+}
+
+#[test]
 fn a_pop_that_hangs_for_long_is_not_made_twice() {
-    let mut cluster = Cluster::new(3, true);
-    let attributes = Attributes { timeout_ms: Some(30_000), ..Attributes::default() };
+    let attributes = Attributes { timeout_ms: Some(60_000), ..Attributes::default() };
+    let mut cluster = three(|_, _| CallbackOutcome::Delivered);
     let id = cluster.create_with(0, (1, 1), 3, &attributes);
-    let first = cluster.list(id)[0];
-    cluster.hung = Some(first);
-    cluster.pass_to(25_000);
-    assert_eq!(cluster.pops.len(), 1, "{:?}", cluster.pops);
+    cluster.hung = Some(cluster.list(id)[0]);
+    cluster.run_until(60);
+    assert_eq!(tries(&cluster).len(), 1);
+    cluster.answer_callbacks(CallbackOutcome::Delivered);
+    cluster.run_until(90);
+    assert_eq!(tries(&cluster).len(), 1);
+    assert!(cluster.holders(id).is_empty());
 }
 
 #[test]
