@@ -8,6 +8,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use chronos::base::ids::TimerId;
+use chronos::base::time::WallMs;
 use chronos::timer::admission::admit;
 use chronos::wire::callback_uri::AuthorityMemory;
 use chronos::wire::internal_json::parse_any;
@@ -59,7 +60,7 @@ impl Buffers {
         let body = &request[head.head_bytes..head.head_bytes + length as usize];
         self.take(body);
         let document = parse_any(&mut self.body, &mut self.json).expect("a timer").timer;
-        let (limits, authorities) = ((None, OPAQUE_BYTES_MAX), &mut self.authorities);
+        let (limits, authorities) = ((None, OPAQUE_BYTES_MAX, WallMs(0)), &mut self.authorities);
         let definition = admit(&document, limits, authorities, &mut self.content);
         let definition = definition.expect("admitted");
         black_box(definition);
@@ -137,7 +138,8 @@ fn steps(criterion: &mut Criterion) {
     let (mut body, mut json, mut content) =
         (BODY.as_bytes().to_vec(), JsonScratch::default(), vec![]);
     let document = parse_timer(&mut body, &mut json).expect("a timer");
-    let (limits, mut authorities) = ((None, OPAQUE_BYTES_MAX), AuthorityMemory::default());
+    let (limits, mut authorities) =
+        ((None, OPAQUE_BYTES_MAX, WallMs(0)), AuthorityMemory::default());
     group.bench_function("admission", |b| {
         b.iter(|| admit(black_box(&document), limits, &mut authorities, &mut content).is_ok());
     });

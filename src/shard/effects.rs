@@ -231,6 +231,23 @@ pub enum CallbackOutcome {
     Stale,
 }
 
+impl CallbackOutcome {
+    /// A number for the traces of tests, another one for each kind of outcome.
+    pub fn number(self) -> u64 {
+        match self {
+            Self::Delivered => 0,
+            Self::Rejected => 1,
+            Self::Unreachable => 2,
+            Self::TimedOut => 3,
+            Self::Denied => 4,
+            Self::Stale => 5,
+            Self::Gone => 6,
+            Self::Later(RetryAfter::Seconds(seconds)) => 7 + (u64::from(seconds) << 4),
+            Self::Later(RetryAfter::At(unix_s)) => 8 + (u64::from(unix_s) << 4),
+        }
+    }
+}
+
 /// Which pop of which state of which timer an attempt is for. A result whose ticket no longer fits
 /// is only counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

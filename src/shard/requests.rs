@@ -189,9 +189,9 @@ impl Shard {
         Ok(answer)
     }
 
-    /// Ends a timer; `from` is who asked for it, if a client did. The end starts now, as that of an original node does. An original that holds
-    /// the timer refuses an end that is older than the timer. What the original tells of the timer
-    /// later is older than this end.
+    /// Ends a timer; `from` is who asked for it, if a client did. The end starts now, as that of an
+    /// original node does. An original that holds the timer refuses an end that is older than the
+    /// timer. What the original tells of the timer later is older than this end.
     pub(super) fn end(
         &mut self,
         now: Now,

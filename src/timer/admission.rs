@@ -2,8 +2,10 @@
 //! the column *here*).
 
 use super::definition::{Definition, encode_content, encode_with_attributes};
+use super::lasting::milliseconds;
 use super::options::admit_options;
-use crate::base::limits::{INTERVAL_MS_MAX, REPLICATION_FACTOR_MAX};
+pub use super::rejection::Rejection;
+use crate::base::limits::REPLICATION_FACTOR_MAX;
 use crate::base::time::{Now, Tick, WallMs};
 use crate::wire::callback_uri::{AuthorityMemory, before, escaped, parse_told_uri};
 use crate::wire::internal_json::InternalPart;
@@ -14,72 +16,6 @@ use crate::wire::timer_json::TimerDocument;
 /// How far a wall-clock start may lie ahead, because clocks differ. A start that seems further
 /// ahead lies 2^32 ms, 49 days, earlier instead.
 const START_AHEAD_MS_MAX: u32 = 3_600_000;
-
-/// Why a document is no timer. The service answers 400, or 413 for [`Rejection::OpaqueTooLong`].
-/// The text becomes `Reason` and body.
-#[derive(Clone, PartialEq, Debug, thiserror::Error)]
-pub enum Rejection {
-    /// A time is negative, not finite, or above a hundred years.
-    #[error("{member}: expected seconds from 0 to {}, got {got}", INTERVAL_MS_MAX / 1000)]
-    Seconds {
-        /// The path of the member in the document.
-        member: &'static str,
-        /// The seconds in the document.
-        got: f64,
-    },
-    /// A repeating timer has the interval 0: it would make all of its pops at once, without end.
-    #[error("timing.interval: expected more than 0 because timing.repeat-for is {0} s, got 0")]
-    ZeroInterval(f64),
-    /// The replication factor is not 1 to 16.
-    #[error("reliability.replication-factor: expected 1 to {REPLICATION_FACTOR_MAX}, got {0}")]
-    Factor(i64),
-    /// The body names another factor than the id in the path.
-    #[error(
-        "reliability.replication-factor: expected {in_path} as in the timer's id, got {in_body} \
-         (it cannot be changed)"
-    )]
-    FactorChanged {
-        /// The factor of the id in the path.
-        in_path: u8,
-        /// The factor in the body.
-        in_body: u8,
-    },
-    /// The callback URI is refused. The text names the reason.
-    #[error("callback.http.uri: {0}")]
-    Uri(&'static str),
-    /// A member that the original does not have is out of range. The text names it.
-    #[error("{0}")]
-    Option(Box<str>),
-    /// The opaque data in a node's document is longer than messages between nodes carry.
-    #[error("callback.http.opaque: expected at most {OPAQUE_TOLD_BYTES_MAX} bytes, got {0}")]
-    OpaqueToldTooLong(usize),
-    /// A client's opaque data is longer than the configuration allows.
-    #[error(
-        "callback.http.opaque: expected at most {max} bytes (limits.opaque_bytes_max), got {got}"
-    )]
-    OpaqueTooLong {
-        /// The limit in bytes.
-        max: u32,
-        /// The bytes that the client sent.
-        got: usize,
-    },
-}
-
-/// Seconds of a document in whole milliseconds. A number with up to three decimals is met exactly.
-/// A number with more decimals is rounded up, so that a pop is never early. `None`: negative, not
-/// finite, or above [`INTERVAL_MS_MAX`].
-///
-/// A binary double is at most half a unit in the last place away from the decimal that was written.
-/// Times 1000 the error is below 2 units, so a product within 4 units of a whole number is that
-/// number.
-pub(super) fn milliseconds(seconds: f64) -> Option<u64> {
-    let ms = seconds * 1000.0;
-    let nearest = ms.round();
-    let ms = if (ms - nearest).abs() <= nearest * 4.0 * f64::EPSILON { nearest } else { ms.ceil() };
-    // The check is of `seconds`, not of `ms`, because a number less than a millisecond below 0 is
-    // rounded up to 0.
-    (seconds >= 0.0 && ms <= INTERVAL_MS_MAX as f64).then_some(ms as u64)
-}
 
 /// Checks the document of a create (`factor_in_path` is `None`) or of an update, and encodes its
 /// content into `content`, which is cleared first. `wall` is the node's clock. No allocation if
@@ -200,9 +136,8 @@ fn factor(in_body: Option<i64>, in_path: Option<u8>) -> Result<Option<u8>, Rejec
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
+    use crate::base::limits::INTERVAL_MS_MAX;
     use crate::wire::timer_json::Tags;
 
     fn document(interval_s: f64, repeat_for_s: Option<f64>) -> TimerDocument<'static> {
@@ -219,20 +154,6 @@ mod tests {
 
     fn times(interval_s: f64, repeat_for_s: Option<f64>) -> Result<(u64, u64), Rejection> {
         timing(&document(interval_s, repeat_for_s))
-    }
-
-    proptest! {
-        #[test]
-        fn three_decimals_are_met_exactly(ms in 0..=INTERVAL_MS_MAX) {
-            let written = format!("{}.{:03}", ms / 1000, ms % 1000);
-            prop_assert_eq!(milliseconds(written.parse().expect("a number")), Some(ms));
-        }
-
-        #[test]
-        fn more_decimals_are_rounded_up(ms in 0..100_000_000_u64, more in 1..1_000_u64) {
-            let written = format!("{}.{:03}{:03}", ms / 1000, ms % 1000, more);
-            prop_assert_eq!(milliseconds(written.parse().expect("a number")), Some(ms + 1));
-        }
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub fn encode_content(target: &str, tags: &[Tag<'_>], opaque: &[u8], out: &mut V
 }
 
 /// The same as [`encode_content`], with attributes in their encoded form. None are encoded if they
-/// are empty. Panics if there are more than [`ATTRIBUTES_BYTES_MAX`](crate::wire::attributes) bytes.
+/// are empty. Panics if there are more than [`ATTRIBUTES_BYTES_MAX`] bytes.
 #[inline(never)]
 pub fn encode_with_attributes(
     target: &str,

@@ -4,6 +4,8 @@
 pub mod admission;
 pub mod definition;
 pub(crate) mod identity;
+mod lasting;
 mod options;
+mod rejection;
 pub(crate) mod schedule;
 pub mod version;

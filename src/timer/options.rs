@@ -1,9 +1,10 @@
 //! From the members that the original service does not have to attributes of a timer: what each
 //! means, and within which bounds.
 
-use jiff::fmt::temporal::{DateTimeParser, SpanParser};
+use jiff::fmt::temporal::DateTimeParser;
 
-use super::admission::{Rejection, milliseconds};
+use super::lasting::lasting_ms;
+use super::rejection::Rejection;
 use crate::base::limits::INTERVAL_MS_MAX;
 use crate::base::time::WallMs;
 use crate::wire::attributes::{
@@ -55,29 +56,6 @@ pub(super) fn admit_options(
 fn wrong(member: &str, expected: &str, got: &str) -> Rejection {
     let got: String = got.chars().take(60).collect();
     Rejection::Option(format!("{member}: expected {expected}, got {got}").into())
-}
-
-/// A duration in whole milliseconds, rounded up. In text days have 24 hours and weeks 7 days;
-/// months and years have no fixed length and are refused.
-pub(super) fn lasting_ms(lasting: Lasting<'_>) -> Option<u64> {
-    let text = match lasting {
-        Lasting::Seconds(seconds) => return milliseconds(seconds),
-        Lasting::Text(text) => text,
-    };
-    let span = SpanParser::new().parse_span(text.as_bytes()).ok()?;
-    if span.get_years() != 0 || span.get_months() != 0 || span.is_negative() {
-        return None;
-    }
-    let hours = (i64::from(span.get_weeks()) * 7 + i64::from(span.get_days())) * 24
-        + i64::from(span.get_hours());
-    let seconds = (i128::from(hours) * 60 + i128::from(span.get_minutes())) * 60
-        + i128::from(span.get_seconds());
-    let ns = seconds * 1_000_000_000
-        + i128::from(span.get_milliseconds()) * 1_000_000
-        + i128::from(span.get_microseconds()) * 1_000
-        + i128::from(span.get_nanoseconds());
-    let ms = u64::try_from(ns).ok().map(|ns| ns.div_ceil(1_000_000));
-    ms.filter(|&ms| ms <= INTERVAL_MS_MAX)
 }
 
 fn lasting_of(
@@ -154,7 +132,7 @@ fn header_lines(headers: &[(&str, &str)]) -> Result<String, Rejection> {
         check_header(name, value).map_err(|error| {
             Rejection::Option(format!("{HEADERS}: {error}, got {}", visible(name)).into())
         })?;
-        if headers[..place].iter().any(|(former, _)| former.eq_ignore_ascii_case(name)) {
+        if headers.iter().take(place).any(|(former, _)| former.eq_ignore_ascii_case(name)) {
             return Err(wrong(HEADERS, "each header once", &format!("{name} twice")));
         }
         lines.extend([name, ": ", value, "\r\n"]);
@@ -220,27 +198,6 @@ mod tests {
     fn admitted(options: &TimerOptions<'_>) -> Result<Admitted, String> {
         let wall = WallMs(1_800_000_000_000);
         admit_options(options, wall, 100).map_err(|rejection| rejection.to_string())
-    }
-
-    #[test]
-    fn durations_are_seconds_or_iso_8601() {
-        for (text, ms) in [
-            ("PT15M", 900_000),
-            ("PT0S", 0),
-            ("P1DT1H", 90_000_000),
-            ("P1W", 604_800_000),
-            ("PT1.5S", 1_500),
-            ("PT0.0001S", 1),
-            ("P36500D", 36_500 * 86_400_000),
-        ] {
-            assert_eq!(lasting_ms(Lasting::Text(text)), Some(ms), "{text}");
-        }
-        for text in ["", "PT", "15M", "P1M", "P1Y", "-PT1S", "PT1X", "P100000D", "15 minutes"] {
-            assert_eq!(lasting_ms(Lasting::Text(text)), None, "{text}");
-        }
-        assert_eq!(lasting_ms(Lasting::Seconds(1.5)), Some(1_500));
-        assert_eq!(lasting_ms(Lasting::Seconds(-1.0)), None);
-        assert_eq!(lasting_ms(Lasting::Seconds(f64::NAN)), None);
     }
 
     #[test]

@@ -451,7 +451,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_bytes_come_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn whatever_bytes_come_are_read_or_refused(
+            bytes in proptest::collection::vec(any::<u8>(), 0..80),
+        ) {
             if let Ok(attributes) = Attributes::read(&bytes) {
                 let again = written(&attributes);
                 prop_assert_eq!(Attributes::read(&again), Ok(attributes));

@@ -18,7 +18,7 @@ pub mod resync_json;
 pub(crate) mod text;
 pub mod thrift;
 pub mod timer_json;
-pub mod timer_options;
+pub(crate) mod timer_options;
 pub mod timer_path;
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use chronos::base::time::WallMs;
 use chronos::control::config::keys::KEYS;
 use chronos::shard::effects::Refusal;
 use chronos::timer::admission::admit;
@@ -175,7 +176,7 @@ fn accept(example: &str) -> Result<(), String> {
     let mut body = example.as_bytes().to_vec();
     let document = parse_timer(&mut body, &mut scratch).map_err(|error| error.to_string())?;
     let authorities = &mut AuthorityMemory::default();
-    admit(&document, (None, 1 << 20), authorities, &mut content)
+    admit(&document, (None, 1 << 20, WallMs(1_800_000_000_000)), authorities, &mut content)
         .map_err(|error| error.to_string())?;
     Ok(())
 }

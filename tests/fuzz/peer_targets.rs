@@ -11,7 +11,7 @@ use chronos::core::peers::handshake::{
 };
 use chronos::core::peers::secret::{SECRETS_MAX, Secrets};
 use chronos::node::callbacks::signing::{self, Pop, Signer};
-use chronos::timer::definition::{Content, encode_content, with_owner};
+use chronos::timer::definition::{Content, encode_with_attributes, with_owner};
 use chronos::timer::version::Version;
 use chronos::wire::callback_uri::{parse_callback_uri, uri_of};
 use chronos::wire::internal_json::{
@@ -68,7 +68,8 @@ fn check_copy(copy: &TimerCopy<'_>) {
     let target = std::str::from_utf8(parts.target).expect("a target is ASCII");
     let tags = parts.tags();
     let mut again = Vec::new();
-    encode_content(target, tags.as_slice(), parts.opaque, &mut again);
+    let behind = (parts.encoded_attributes(), parts.opaque);
+    encode_with_attributes(target, tags.as_slice(), behind, &mut again);
     if let Some(owner) = parts.owner() {
         let plain = std::mem::take(&mut again);
         with_owner(&plain, owner, &mut again);
@@ -77,7 +78,9 @@ fn check_copy(copy: &TimerCopy<'_>) {
     let uri = uri_of(authority, target.as_bytes());
     let uri = parse_callback_uri(&uri).expect("authority and target are those of a URI");
     assert_eq!((uri.authority, uri.target), (authority, target));
-    std::str::from_utf8(parts.opaque).expect("opaque data is text");
+    if !parts.attributes().is_binary {
+        std::str::from_utf8(parts.opaque).expect("opaque data is text");
+    }
 }
 
 /// Results: what is taken has one form.
@@ -203,6 +206,7 @@ fn check_rewritten(document: &AnyDocument<'_>) {
         version: part.version,
         actives: part.actives,
         owner: part.owner,
+        content: part.content,
     };
     let (mut first, mut second) = (Vec::new(), Vec::new());
     write_internal(&rewritten, &mut first);
@@ -231,6 +235,7 @@ fn check_rewritten(document: &AnyDocument<'_>) {
             version: again.version,
             actives: again.actives,
             owner: again.owner,
+            content: again.content,
             ..rewritten
         },
         &mut second,

@@ -3,7 +3,8 @@
 use chronos::base::ids::{NodeHash, SiteHash, TimerId};
 use chronos::base::ranked::{Replicas, Sites};
 use chronos::base::time::{MonoNs, Now, WallMs};
-use chronos::timer::definition::{encode_content, with_owner};
+use chronos::timer::definition::{encode_content, encode_with_attributes, with_owner};
+use chronos::wire::attributes::{Attributes, RetryPolicy};
 use chronos::wire::peer_frame::{FrameKind, begin_frame, end_frame};
 use chronos::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy,
@@ -73,6 +74,13 @@ fn messages() -> Vec<Vec<u8>> {
     encode_content("/a%2Fb?c", &tags, b"opaque", &mut content);
     let mut owned = Vec::new();
     with_owner(&content, "billing", &mut owned);
+    let mut special = Vec::new();
+    let (mut attributes, headers) = (Vec::new(), "X-A: b\r\nX-C: d\r\n");
+    let retry = Some(RetryPolicy::default());
+    let more = Attributes { is_binary: true, content_type: Some("a/b"), ..Attributes::default() };
+    let more = Attributes { headers, retry, at_ms: Some(1 << 40), ..more };
+    more.write(&mut attributes);
+    encode_with_attributes("/a", &tags, (&attributes, b"\xff\0"), &mut special);
     let mut plain = Vec::new();
     encode_content("", &[], b"", &mut plain);
     vec![
@@ -84,6 +92,7 @@ fn messages() -> Vec<Vec<u8>> {
         encoded(copy(1, None)),
         encoded(copy(2, Some(CopyBody { authority: "ralf.example:10888", content: &content }))),
         encoded(copy(2, Some(CopyBody { authority: "a", content: &owned }))),
+        encoded(copy(3, Some(CopyBody { authority: "a", content: &special }))),
         encoded(copy(16, Some(CopyBody { authority: "[::1]:80", content: &plain }))),
     ]
 }

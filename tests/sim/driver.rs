@@ -447,7 +447,7 @@ impl Driver for Turn<'_> {
         self.results_left = self.results_left.checked_sub(1)?;
         let at = self.driver.results.pop_front().expect("counted when the turn began");
         let Running { ticket, name, host, outcome } = self.world.running[at];
-        let numbers = [name as u64, ticket.sequence, outcome as u64, 0];
+        let numbers = [name as u64, ticket.sequence, outcome.number(), 0];
         self.world.trace.add(self.world.now_ns, "ended", numbers);
         let tick = self.driver.now.mono.tick_floor().0;
         self.world.model.ending(self.driver.own, ticket.id.0, name, host, outcome, tick);

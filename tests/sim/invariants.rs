@@ -142,7 +142,10 @@ impl Model {
         let tally = &mut self.tally;
         match outcome {
             CallbackOutcome::Delivered => tally.delivered += 1,
-            CallbackOutcome::Rejected | CallbackOutcome::Unreachable => tally.failed += 1,
+            CallbackOutcome::Rejected
+            | CallbackOutcome::Gone
+            | CallbackOutcome::Later(_)
+            | CallbackOutcome::Unreachable => tally.failed += 1,
             CallbackOutcome::TimedOut => {
                 tally.failed += 1;
                 tally.timed_out += 1;
@@ -295,7 +298,10 @@ impl HostMirror {
             self.troubled_at = Some(tick);
         }
         match outcome {
-            CallbackOutcome::Delivered | CallbackOutcome::Rejected => self.failures = 0,
+            CallbackOutcome::Delivered
+            | CallbackOutcome::Rejected
+            | CallbackOutcome::Gone
+            | CallbackOutcome::Later(_) => self.failures = 0,
             CallbackOutcome::Unreachable | CallbackOutcome::TimedOut => self.failures += 1,
             CallbackOutcome::Denied | CallbackOutcome::Stale => {}
         }
@@ -341,7 +347,7 @@ fn same_view(write: &Write, view: &TimerView) -> Checked {
         return broken("T7", format!("write {} has no timer, a read shows one", write.name));
     };
     let expected = opaque(write.name, wish.opaque_bytes);
-    let same = view.opaque.as_bytes() == expected
+    let same = *view.opaque == expected
         && (view.interval_ms, view.repeat_for_ms) == (wish.interval_ms, wish.repeat_for_ms);
     if !same || view.sequence >= write.pops() {
         return broken("T7", format!("write {}: a read shows {view:?}", write.name));

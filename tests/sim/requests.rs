@@ -221,6 +221,7 @@ impl World {
             | Refusal::FutureVersion
             | Refusal::Clock
             | Refusal::Twin
+            | Refusal::Original
             | Refusal::JournalFull
             | Refusal::JournalStalled
             | Refusal::WritesFull

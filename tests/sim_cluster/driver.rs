@@ -380,7 +380,7 @@ impl Driver for Turn<'_> {
         let attempt = self.driver.ended.pop_front()?;
         let (world, node) = (&mut *self.world, self.driver.place.node);
         let Running { ticket, name, outcome, at, .. } = world.running[attempt];
-        let numbers = [name as u64, ticket.sequence, outcome as u64, node as u64];
+        let numbers = [name as u64, ticket.sequence, outcome.number(), node as u64];
         world.trace.add(world.now_ns, "told", numbers);
         world.model.told(name, ticket.sequence, at, world.now_ns, outcome);
         if outcome == CallbackOutcome::Delivered {

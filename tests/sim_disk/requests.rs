@@ -197,7 +197,7 @@ impl World {
         let name = name.filter(|name| self.asked.contains_key(name));
         let is_same = name.is_some_and(|name| {
             let wish = wish_of(self.asked[&name].operation.kind);
-            wish.is_some_and(|wish| view.opaque.as_bytes() == opaque(name, wish.opaque_bytes))
+            wish.is_some_and(|wish| *view.opaque == opaque(name, wish.opaque_bytes))
         });
         name.filter(|_| is_same).ok_or_else(|| kit::simulator::story::Violation {
             invariant: "J5",

@@ -673,7 +673,7 @@ impl World {
     pub fn told(&mut self, core: u16, attempt: usize) -> (Ticket, CallbackOutcome) {
         let Running { ticket, name, outcome } = self.running[attempt];
         let is_ok = outcome == CallbackOutcome::Delivered;
-        let numbers = [name as u64, ticket.sequence, outcome as u64, u64::from(core)];
+        let numbers = [name as u64, ticket.sequence, outcome.number(), u64::from(core)];
         self.trace.add(self.now_ns, "ended", numbers);
         self.model.ended(ticket.id.0, name, ticket.sequence, (core, self.now_ns), is_ok);
         (ticket, outcome)

@@ -124,11 +124,10 @@ fn read_timer(
     let (interval_ms, repeat_for_ms) = (told.interval_ms, told.repeat_for_ms);
     let since_start_ms = interval_ms.saturating_mul(part.sequence.saturating_add(1));
     let due = start_of(part, now) + since_start_ms;
-    let (own, new) = (view.name_of(view.own()), part.replicas.as_slice());
-    let old = timer.old_replicas.as_slice();
+    let (new, old) = (part.replicas.as_slice(), timer.old_replicas.as_slice());
     let is_ours = |name: &&str| view.node_named(name).is_some_and(|peer| ours.contains(peer));
     let is_moved_by_ours = old.iter().any(is_ours);
-    let Some(plan) = plan(own, old, new, is_moved_by_ours) else {
+    let Some(plan) = plan(view.name_of(view.own()), old, new, is_moved_by_ours) else {
         return Some((due, None));
     };
     let named = PublicId { id: timer.id, factor: None, filter: None };
