@@ -327,7 +327,7 @@ pub enum HeaderError {
     #[error("expected names of letters, digits and !#$%&'*+-.^_`|~")]
     Name,
     /// The callback has such a header of its own, or it is not the client's to set.
-    #[error("expected headers that the callback has not of its own and that are not for one hop")]
+    #[error("expected no header that the callback has itself or that is for one hop")]
     Own,
     /// The value would end the line, or is no ASCII.
     #[error("expected values of visible ASCII, with blanks only between")]
