@@ -8,7 +8,7 @@ use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::slots::SlotKey;
 use crate::base::time::{Now, Tick};
-use crate::timer::definition::Content;
+use crate::timer::definition::{Content, spread_ms};
 use crate::timer::version::{StateKey, Version};
 use crate::wire::callback_uri::uri_of;
 use crate::wire::peer_message::{PeerMessage, PeerResult, Standing, TimerCopy, decode_message};
@@ -266,8 +266,7 @@ impl Shard {
             self.questions.is_fresh(tick) || !record.is_live() && !self.is_latest(slot);
         let mut copy = self.copy_of(&record);
         copy.is_write = is_doubtful;
-        let spread_ms =
-            copy.body.map_or(0, |body| Content::decode(body.content).spread_ms(record.id));
+        let spread_ms = copy.body.map_or(0, |body| spread_ms(record.id, body.content));
         let now_ms = tick.0 + spread_ms;
         copy.start_ms = now_ms - copy.start_ms.min(now_ms);
         let mut bytes = Vec::new();

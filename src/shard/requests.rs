@@ -7,7 +7,7 @@ use crate::base::limits::{CLOCK_LEAD_MS_MAX, REPLICATION_FACTOR_DEFAULT, TOMBSTO
 use crate::base::ranked::Replicas;
 use crate::base::time::{Now, WallMs};
 use crate::journal::Position;
-use crate::timer::definition::{Content, Definition};
+use crate::timer::definition::{Content, Definition, has_attributes, spread_ms};
 use crate::timer::identity::Minter;
 use crate::timer::version::{StateKey, Version};
 use crate::wire::callback_uri::uri_of;
@@ -43,8 +43,8 @@ impl Shard {
         let answer = match request {
             // What this node took would be lost with it. What it does not hold, other nodes may.
             _ if is_clients && self.peers.view.has_left() => Err(Refusal::HasLeft),
-            Request::Create(definition) | Request::Update(_, definition)
-                if self.cannot_be_held(&definition) =>
+            Request::Create(ref definition) | Request::Update(_, ref definition)
+                if self.cannot_be_held(definition) =>
             {
                 Err(Refusal::Original)
             }
@@ -89,7 +89,7 @@ impl Shard {
 
     /// Whether a member is an original node, which cannot hold such a timer.
     fn cannot_be_held(&self, definition: &Definition<'_>) -> bool {
-        Content::decode(definition.content).has_attributes()
+        has_attributes(definition.content)
             && !self.peers.http().intersection(self.peers.view.connected_nodes()).is_empty()
     }
 
@@ -174,7 +174,7 @@ impl Shard {
             id,
             slot,
             key: StateKey { version, sequence: 0 },
-            start: now.mono.tick_ceil() + Content::decode(definition.content).spread_ms(id),
+            start: now.mono.tick_ceil() + spread_ms(id, definition.content),
             interval_ms: definition.interval_ms,
             repeat_for_ms: definition.repeat_for_ms,
             body: Some((definition.authority, definition.content)),
@@ -351,6 +351,7 @@ impl Shard {
     }
 
     pub(super) fn view_of(&self, held: &Record, now: Now) -> TimerView {
+        let spread_ms = spread_ms(held.id, self.records.content_of(held));
         let content = Content::decode(self.records.content_of(held));
         let placement = self.records.placement_of(held);
         let tags = content.tags();
@@ -361,7 +362,7 @@ impl Shard {
             filter: self.peers.view.filter_of(&placement.replicas),
             interval_ms: held.interval_ms,
             repeat_for_ms: held.repeat_for.get(),
-            age_ms: now.mono.tick_floor() + content.spread_ms(held.id) - held.start,
+            age_ms: now.mono.tick_floor() + spread_ms - held.start,
             sequence: held.sequence,
             uri: uri_of(authority, content.target),
             opaque: content.opaque.into(),

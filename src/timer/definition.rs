@@ -112,6 +112,24 @@ fn encode_front(target: &str, tags: &[Tag<'_>], behind: usize, flag: u16, out: &
     }
 }
 
+/// Whether a timer with this content has attributes. Cost: a look at one byte.
+#[inline(always)] // it is asked of each create
+pub fn has_attributes(content: &[u8]) -> bool {
+    content.get(3).is_some_and(|high| high & (HAS_ATTRIBUTES >> 8) as u8 != 0)
+}
+
+/// How much later than its interval says a timer starts: a moment of its window, fixed by its id.
+#[inline(always)]
+pub fn spread_ms(id: TimerId, content: &[u8]) -> u64 {
+    if has_attributes(content) { window_moment_ms(id, content) } else { 0 }
+}
+
+#[cold]
+fn window_moment_ms(id: TimerId, content: &[u8]) -> u64 {
+    let window_ms = Content::decode(content).attributes().window_ms;
+    window_ms.map_or(0, |window_ms| mix(id.0) % (window_ms + 1))
+}
+
 /// Copies encoded content into `out`, which is cleared first, with an owner. The content must have
 /// none. A name that no token can have is left out.
 #[inline(never)]
@@ -177,16 +195,6 @@ impl<'a> Content<'a> {
             return Attributes::default();
         }
         Attributes::read(self.attributes).expect("attributes are checked when they come")
-    }
-
-    /// How much later than its interval says the timer starts: a moment of its window, fixed by its
-    /// id.
-    #[inline]
-    pub fn spread_ms(&self, id: TimerId) -> u64 {
-        match self.attributes {
-            [] => 0,
-            _ => self.attributes().window_ms.map_or(0, |window_ms| mix(id.0) % (window_ms + 1)),
-        }
     }
 
     /// The attributes as they are encoded; empty if there are none.
