@@ -4,6 +4,7 @@
 pub mod admission;
 pub mod definition;
 pub(crate) mod identity;
+pub(crate) mod calendar;
 mod lasting;
 mod options;
 mod rejection;
