@@ -134,6 +134,8 @@ pub enum Bug {
     OneAttemptTooMany = 84,
     /// A retry policy makes no pauses.
     PolicyWithoutPauses = 85,
+    /// A timer that follows the calendar uses a sequence number again.
+    CalendarRepeatsSequence = 86,
 }
 
 impl Bug {

@@ -208,6 +208,9 @@ meters! {
     pops_given_up: Counter,
     /// Timers with a retry policy that ended because their server answered 410.
     timers_gone: Counter,
+    /// Pops of timers that follow the calendar, left out because they were missed for longer than
+    /// their `catch-up-window`.
+    pops_missed: Counter,
     /// Attempts after the first of a pop.
     pops_retried: Counter,
     /// Pops waiting for a place at their callback host.

@@ -37,6 +37,8 @@ pub struct Counters {
     pub given_up: u64,
     /// Timers ended because their server answered 410.
     pub gone: u64,
+    /// Pops of timers that follow the calendar, left out because they were missed for too long.
+    pub missed: u64,
     /// Times that a due pop found all lanes taken and was put off.
     pub without_lane: u64,
     /// Results of callbacks whose timer was replaced or deleted meanwhile.

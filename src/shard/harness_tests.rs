@@ -379,6 +379,21 @@ impl Cluster {
         assert!(matches!(answer, Answer::Done { .. }), "{answer:?}");
     }
 
+    /// The wall clock of a node.
+    pub fn wall_ms(&self, node: usize) -> u64 {
+        self.now_of(node).wall.0
+    }
+
+    /// Milliseconds since the start.
+    pub fn passed_ms(&self) -> u64 {
+        self.now_ms - START_MS
+    }
+
+    /// The first node gets no time until so many milliseconds have passed since the start.
+    pub fn skip_to(&mut self, ms: u64) {
+        self.now_ms = START_MS + ms;
+    }
+
     /// Ticks every millisecond of the first node, until so many have passed since the start.
     pub fn pass_to(&mut self, ms: u64) {
         while self.now_ms < START_MS + ms {
@@ -403,10 +418,33 @@ impl Cluster {
         factor: u8,
         attributes: &Attributes<'_>,
     ) -> TimerId {
+        self.create_as(node, (seconds.0 * 1_000, seconds.1 * 1_000), factor, attributes)
+    }
+
+    /// A timer with attributes that pops once, after so many milliseconds.
+    pub fn create_ms(
+        &mut self,
+        node: usize,
+        interval_ms: u64,
+        factor: u8,
+        attributes: &Attributes<'_>,
+    ) -> TimerId {
+        self.create_as(node, (interval_ms, interval_ms), factor, attributes)
+    }
+
+    fn create_as(
+        &mut self,
+        node: usize,
+        (interval_ms, repeat_for_ms): (u64, u64),
+        factor: u8,
+        attributes: &Attributes<'_>,
+    ) -> TimerId {
         let (mut encoded, mut content) = (Vec::new(), Vec::new());
         attributes.write(&mut encoded);
         encode_with_attributes("/pop", &[], (&encoded, b"opaque"), &mut content);
-        match self.ask(node, Request::Create(definition(seconds, factor, &content))) {
+        let plain = definition((1, 1), factor, &content);
+        let definition = Definition { interval_ms, repeat_for_ms, ..plain };
+        match self.ask(node, Request::Create(definition)) {
             Answer::Done { id, .. } => id,
             other => panic!("{other:?}"),
         }

@@ -28,6 +28,7 @@
 //! - All other files with an `impl Shard` are the rules. No file imports a rule; rules call each
 //!   other as methods.
 
+mod calendars;
 mod collect;
 mod config;
 pub mod counters;
@@ -61,6 +62,7 @@ use crate::timer::definition::Content;
 use crate::timer::identity::Minter;
 use crate::timer::version::HybridClock;
 
+use calendars::Calendars;
 pub use config::ShardConfig;
 use counters::Counters;
 use effects::{Attempt, Dialect, Event, Outbox, Refusal};
@@ -89,6 +91,7 @@ pub struct Shard {
     questions: Questions,
     reconcile: Reconcile,
     collect: Collect,
+    calendars: Calendars,
     clock: HybridClock,
     minting: Minting,
     turns: Turns,
@@ -121,6 +124,7 @@ impl Shard {
             questions: Questions::new(tick, &config.cluster),
             reconcile: Reconcile::default(),
             collect: Collect::default(),
+            calendars: Calendars::default(),
             clock: HybridClock::new(config.instance, config.cluster.clock_skew_max_ms),
             minting: Minting::new(minter, now),
             turns: Turns::new(tick),

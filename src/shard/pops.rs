@@ -88,6 +88,10 @@ impl Shard {
             None => (true, false),
         };
         self.counters.without_lane += u64::from(host.is_none());
+        if record.attempts == 0 && self.is_missed(tick, &record) {
+            self.counters.missed += 1;
+            return self.pop_over(now, slot, false, outbox);
+        }
         if is_held_back || record.attempts > 0 {
             self.pops.oldest_failing.see(record.due());
             let give_up_at = self.give_up_at(&record);
@@ -95,7 +99,7 @@ impl Shard {
             // not given up untried.
             if tick >= give_up_at && (record.attempts > 0 || !may_start) {
                 self.counters.given_up += 1;
-                return self.pop_over(tick, slot, false, outbox);
+                return self.pop_over(now, slot, false, outbox);
             }
         }
         let is_stuck = !may_start
@@ -164,10 +168,10 @@ impl Shard {
             self.counters.outdated += 1;
         } else {
             match outcome {
-                CallbackOutcome::Delivered => self.pop_over(tick, ticket.slot, true, outbox),
+                CallbackOutcome::Delivered => self.pop_over(now, ticket.slot, true, outbox),
                 CallbackOutcome::Denied => {
                     self.counters.given_up += 1;
-                    self.pop_over(tick, ticket.slot, false, outbox);
+                    self.pop_over(now, ticket.slot, false, outbox);
                 }
                 CallbackOutcome::Stale if self.waits_for_others(tick, ticket.slot, outbox) => {}
                 CallbackOutcome::Stale => {
@@ -177,9 +181,9 @@ impl Shard {
                 CallbackOutcome::Gone if self.end_by_server(now, ticket.slot, outbox) => {}
                 CallbackOutcome::Later(after) => {
                     let pause_ms = Self::asked_pause_ms(now, after);
-                    self.pop_failed(tick, ticket.slot, pause_ms, outbox);
+                    self.pop_failed(now, ticket.slot, pause_ms, outbox);
                 }
-                _ => self.pop_failed(tick, ticket.slot, 0, outbox),
+                _ => self.pop_failed(now, ticket.slot, 0, outbox),
             }
         }
         self.start_waiting(now, ticket.host, outbox);
@@ -217,7 +221,8 @@ impl Shard {
     ///
     /// This node decides which nodes act next: those that acted and live, and those that were found
     /// to hold the timer since.
-    fn pop_over(&mut self, tick: Tick, slot: Slot, is_delivered: bool, outbox: &mut Outbox) {
+    fn pop_over(&mut self, now: Now, slot: Slot, is_delivered: bool, outbox: &mut Outbox) {
+        let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);
         let placement = self.next_placement(tick, &record, is_delivered);
         let stood_in = self.records.placement_of(&record).own > Some(0);
@@ -229,6 +234,9 @@ impl Shard {
         }
         let (record, told) = self.retell(&record, slot, &placement);
         if record.schedule().is_last(record.sequence) {
+            if self.follow_calendar(now, slot, &placement, told.0, outbox) {
+                return;
+            }
             self.records.entomb(tick, slot);
             self.tell_all(slot, &placement, told, outbox);
         } else {
@@ -327,7 +335,7 @@ impl Shard {
     }
 
     /// Tells replicas and other sites of a pop. `placement` is the placement after the pop.
-    fn tell_all(
+    pub(super) fn tell_all(
         &mut self,
         slot: Slot,
         placement: &Placement,
@@ -368,7 +376,7 @@ impl Shard {
 
     /// When the present pop is given up. After a restart the last pop of a timer, which may be long
     /// overdue, is tried for as long as any other.
-    fn give_up_at(&self, record: &Record) -> Tick {
+    fn give_up_at(&mut self, record: &Record) -> Tick {
         let (schedule, sequence) = (record.schedule(), record.sequence + 1);
         let policy = self.policy_of(record);
         let give_up_ms = policy.map_or(self.config.callbacks.give_up_ms, |it| it.max_age_ms);
@@ -376,19 +384,23 @@ impl Shard {
         if policy.is_some() {
             at = at.min(schedule.due(sequence) + give_up_ms);
         }
+        if let Some(pause_ms) = self.calendar_pause_ms(record) {
+            return at.min(schedule.due(sequence) + pause_ms);
+        }
         if schedule.is_last(sequence) { at.max(self.pops.none_given_up_before) } else { at }
     }
 
     /// Handles that an attempt failed. `pause_ms` is how long the server wants to be left alone.
-    fn pop_failed(&mut self, tick: Tick, slot: Slot, pause_ms: u64, outbox: &mut Outbox) {
+    fn pop_failed(&mut self, now: Now, slot: Slot, pause_ms: u64, outbox: &mut Outbox) {
+        let tick = now.mono.tick_floor();
         if is_planted(Bug::ForgetFailure) {
-            return self.pop_over(tick, slot, true, outbox);
+            return self.pop_over(now, slot, true, outbox);
         }
         let record = self.records.fail(slot);
         match self.policy_of(&record) {
             Some(policy) if Self::is_exhausted(&policy, &record) => {
                 self.counters.given_up += 1;
-                self.pop_over(tick, slot, false, outbox);
+                self.pop_over(now, slot, false, outbox);
             }
             Some(_) => self.back_off(tick, slot, &record, pause_ms),
             None if self.has_backup(&record) => self.hand_over(tick, slot),
@@ -419,7 +431,7 @@ impl Shard {
         // A pop that was left to others untried is tried first.
         if tick >= give_up_at && record.attempts > 0 {
             self.counters.given_up += 1;
-            return self.pop_over(tick, slot, false, outbox);
+            return self.pop_over(now, slot, false, outbox);
         }
         self.pop(now, slot, false, outbox);
     }

@@ -10,8 +10,8 @@ use croner::parser::{CronParser, Seconds, Year};
 use jiff::Timestamp;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
-/// Longest expression in bytes.
-pub const CRON_BYTES_MAX: usize = 128;
+use crate::wire::attributes::{CRON_BYTES_MAX, CronTiming};
+
 /// How many years ahead a moment is looked for: two turns of the calendar of weekdays, so that a 29
 /// February that is a Monday is found across the year 2100. A search in vain takes 0.5 ms.
 const YEARS_AHEAD: i16 = 60;
@@ -55,6 +55,15 @@ impl Calendar {
             CalendarError::Expression(shortened(&format!("got {expression} ({error})")))
         };
         Ok(Self { cron: cron.map_err(wrong)?, zone })
+    }
+
+    /// When the pop after the present one is due, without those that are missed for longer than the
+    /// timer allows; `None`: the timer has no further pop.
+    pub fn follow(&self, timing: &CronTiming<'_>, wall_ms: u64) -> Option<u64> {
+        // What is missed for long is left out.
+        let since_ms = timing.due_ms.max(wall_ms.saturating_sub(timing.catch_up_ms + 1));
+        let next_ms = self.next_after(since_ms)?;
+        timing.end_ms.is_none_or(|end_ms| next_ms <= end_ms).then_some(next_ms)
     }
 
     /// The first moment after `wall_ms`, in ms since 1970. `None`: there is none within the years
@@ -139,21 +148,24 @@ mod tests {
     #[test]
     fn fields_mean_what_they_do_in_cron() {
         let after = "2026-11-25T10:33:46Z";
-        assert_eq!(next("0 0 9 * * MON-FRI", "UTC", after, 3), [
-            "2026-11-26T09:00Z",
-            "2026-11-27T09:00Z",
-            "2026-11-30T09:00Z"
-        ]);
+        assert_eq!(
+            next("0 0 9 * * MON-FRI", "UTC", after, 3),
+            ["2026-11-26T09:00Z", "2026-11-27T09:00Z", "2026-11-30T09:00Z"]
+        );
         assert_eq!(next("0 9 * * MON-FRI", "UTC", after, 1), ["2026-11-26T09:00Z"], "five fields");
-        assert_eq!(next("*/30 * * * * *", "UTC", after, 2), [
-            "2026-11-25T10:34Z",
-            "2026-11-25T10:34:30Z"
-        ]);
+        assert_eq!(
+            next("*/30 * * * * *", "UTC", after, 2),
+            ["2026-11-25T10:34Z", "2026-11-25T10:34:30Z"]
+        );
         assert_eq!(next("0 0 29 2 *", "UTC", after, 2), ["2028-02-29T00:00Z", "2032-02-29T00:00Z"]);
         assert_eq!(next("0 0 29 2 +MON", "UTC", after, 1), ["2044-02-29T00:00Z"]);
         assert_eq!(next("@daily", "UTC", after, 1), ["2026-11-26T00:00Z"]);
         assert_eq!(next("0 0 L * *", "UTC", after, 1), ["2026-11-30T00:00Z"]);
-        assert_eq!(next("0 0 12 1 1 * 2030", "UTC", after, 2), ["2030-01-01T12:00Z"], "and no more");
+        assert_eq!(
+            next("0 0 12 1 1 * 2030", "UTC", after, 2),
+            ["2030-01-01T12:00Z"],
+            "and no more"
+        );
     }
 
     #[test]
@@ -161,26 +173,23 @@ mod tests {
         // 2027-03-28 01:00 UTC: 01:00 becomes 02:00 in London. 2027-10-31 01:00 UTC: 02:00 becomes
         // 01:00.
         let london = |expression, after, count| next(expression, "Europe/London", after, count);
-        assert_eq!(london("0 30 9 * * *", "2027-03-27T10:00:00Z", 2), [
-            "2027-03-28T08:30Z",
-            "2027-03-29T08:30Z"
-        ]);
+        assert_eq!(
+            london("0 30 9 * * *", "2027-03-27T10:00:00Z", 2),
+            ["2027-03-28T08:30Z", "2027-03-29T08:30Z"]
+        );
         let skipped = london("0 30 1 * * *", "2027-03-27T10:00:00Z", 2);
         assert_eq!(skipped, ["2027-03-28T01:00Z", "2027-03-29T00:30Z"], "a time that there is not");
         let twice = london("0 30 1 * * *", "2027-10-30T10:00:00Z", 2);
         assert_eq!(twice, ["2027-10-31T00:30Z", "2027-11-01T01:30Z"], "a time that comes twice");
         // What comes each half hour goes on doing so.
-        assert_eq!(london("0 */30 * * * *", "2027-10-31T00:00:00Z", 4), [
-            "2027-10-31T00:30Z",
-            "2027-10-31T01:00Z",
-            "2027-10-31T01:30Z",
-            "2027-10-31T02:00Z"
-        ]);
-        assert_eq!(london("0 */30 * * * *", "2027-03-28T00:00:00Z", 3), [
-            "2027-03-28T00:30Z",
-            "2027-03-28T01:00Z",
-            "2027-03-28T01:30Z"
-        ]);
+        assert_eq!(
+            london("0 */30 * * * *", "2027-10-31T00:00:00Z", 4),
+            ["2027-10-31T00:30Z", "2027-10-31T01:00Z", "2027-10-31T01:30Z", "2027-10-31T02:00Z"]
+        );
+        assert_eq!(
+            london("0 */30 * * * *", "2027-03-28T00:00:00Z", 3),
+            ["2027-03-28T00:30Z", "2027-03-28T01:00Z", "2027-03-28T01:30Z"]
+        );
     }
 
     #[test]
@@ -189,7 +198,9 @@ mod tests {
             let now = ms("2026-11-25T10:00:00Z");
             Calendar::parse(expression, zone, now).map(|calendar| calendar.next_after(now))
         };
-        for bad in ["", "* * *", "a b c d e", "60 * * * *", "* * * * * * * *", "@reboot", "0 0 0 0 0"] {
+        for bad in
+            ["", "* * *", "a b c d e", "60 * * * *", "* * * * * * * *", "@reboot", "0 0 0 0 0"]
+        {
             let error = parse(bad, "UTC").expect_err(bad).to_string();
             assert!(error.starts_with("timing.cron: expected an expression"), "{error}");
             assert!(error.len() < 200, "{error}");

@@ -3,16 +3,20 @@
 
 use jiff::fmt::temporal::DateTimeParser;
 
+use super::calendar::{Calendar, CalendarError};
 use super::lasting::lasting_ms;
 use super::rejection::Rejection;
 use crate::base::limits::INTERVAL_MS_MAX;
 use crate::base::time::WallMs;
 use crate::wire::attributes::{
-    ATTEMPTS_MAX, Attributes, CONTENT_TYPE_BYTES_MAX, CallbackMethod, HEADER_BYTES_MAX,
-    MULTIPLIER_MILLI_MAX, POLICY_MS_MAX, RetryPolicy, TIMEOUT_MS_MAX, check_header,
+    ATTEMPTS_MAX, Attributes, CONTENT_TYPE_BYTES_MAX, CallbackMethod, CronTiming, HEADER_BYTES_MAX,
+    MULTIPLIER_MILLI_MAX, POLICY_MS_MAX, RetryPolicy, TIMEOUT_MS_MAX, ZONE_BYTES_MAX, check_header,
     is_header_value,
 };
 use crate::wire::timer_options::{Lasting, RetryDocument, TimerOptions};
+
+/// How long a missed pop of a calendar is made up for, where the client does not say.
+const CATCH_UP_MS_DEFAULT: u64 = 60_000;
 
 /// What the options of a document make of a timer.
 #[derive(Debug, Default)]
@@ -33,9 +37,12 @@ pub(super) fn admit_options(
     wall: WallMs,
     opaque_bytes_max: u32,
 ) -> Result<Admitted, Rejection> {
-    let at_ms = options.at.map(moment_ms).transpose()?;
+    let at_ms = options.at.map(|text| moment_ms("timing.at", text)).transpose()?;
     let interval_ms = at_ms.map(|at_ms| ahead_ms(at_ms, wall)).transpose()?;
     let opaque = options.opaque_base64.map(|text| bytes_of(text, opaque_bytes_max)).transpose()?;
+    let cron = options.cron.map(|expression| calendar(expression, options, wall)).transpose()?;
+    check_company(options)?;
+    let interval_ms = cron.map_or(interval_ms, |cron| Some(cron.due_ms.saturating_sub(wall.0)));
     let headers = header_lines(options.headers.as_deref().unwrap_or_default())?;
     let attributes = Attributes {
         is_binary: opaque.is_some(),
@@ -46,6 +53,7 @@ pub(super) fn admit_options(
         window_ms: lasting_of(options.window, "timing.window", (0, INTERVAL_MS_MAX))?,
         retry: options.retry.as_ref().map(policy).transpose()?,
         timeout_ms: lasting_of(options.timeout, "callback.timeout", (1, TIMEOUT_MS_MAX))?,
+        cron,
     };
     let mut encoded = Vec::new();
     attributes.write(&mut encoded);
@@ -77,11 +85,46 @@ fn lasting_of(
 }
 
 /// A moment of RFC 3339 in ms since 1970, rounded up so that a pop is not early.
-fn moment_ms(text: &str) -> Result<u64, Rejection> {
+fn moment_ms(member: &str, text: &str) -> Result<u64, Rejection> {
     let moment = DateTimeParser::new().parse_timestamp(text.as_bytes()).ok();
     let ns = moment.map(|moment| moment.as_nanosecond().max(0).unsigned_abs());
     let ms = ns.and_then(|ns| u64::try_from(ns.div_ceil(1_000_000)).ok());
-    ms.ok_or_else(|| wrong("timing.at", "a time of RFC 3339 as 2026-12-01T09:00:00Z", text))
+    ms.ok_or_else(|| wrong(member, "a time of RFC 3339 as 2026-12-01T09:00:00Z", text))
+}
+
+/// How a timer follows the calendar. Its first pop is the next moment of the expression.
+fn calendar<'a>(
+    expression: &'a str,
+    options: &TimerOptions<'a>,
+    wall: WallMs,
+) -> Result<CronTiming<'a>, Rejection> {
+    let refused = |error: CalendarError| Rejection::Option(error.to_string().into());
+    let zone = options.time_zone.unwrap_or("UTC");
+    if zone.len() > ZONE_BYTES_MAX {
+        return Err(refused(CalendarError::Zone("a longer name".into())));
+    }
+    let calendar = Calendar::parse(expression, zone, wall.0).map_err(refused)?;
+    let catch_up = lasting_of(options.catch_up, "timing.catch-up-window", (0, INTERVAL_MS_MAX))?;
+    let end_ms = options.end_at.map(|text| moment_ms("timing.end-at", text)).transpose()?;
+    let first_ms = calendar
+        .next_after(wall.0)
+        .filter(|first_ms| end_ms.is_none_or(|end_ms| *first_ms <= end_ms));
+    let due_ms = first_ms.ok_or_else(|| refused(CalendarError::Never))?;
+    let catch_up_ms = catch_up.unwrap_or(CATCH_UP_MS_DEFAULT);
+    Ok(CronTiming { expression, zone, due_ms, done: 0, catch_up_ms, end_ms })
+}
+
+/// Refuses what means something beside `timing.cron` alone.
+fn check_company(options: &TimerOptions<'_>) -> Result<(), Rejection> {
+    let alone = [
+        ("timing.time-zone", options.time_zone.is_some()),
+        ("timing.catch-up-window", options.catch_up.is_some()),
+        ("timing.end-at", options.end_at.is_some()),
+    ];
+    match alone.iter().find(|(_, is_there)| *is_there && options.cron.is_none()) {
+        Some((member, _)) => Err(wrong(member, "it beside timing.cron", "it alone")),
+        None => Ok(()),
+    }
 }
 
 /// How far ahead a moment is. What is past is now.
@@ -285,6 +328,35 @@ mod tests {
         for (options, member) in other {
             let error = admitted(&options).expect_err(member);
             assert!(error.starts_with(&format!("{member}: expected ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_calendar_begins_with_its_next_moment() {
+        let cron = |cron| TimerOptions { cron: Some(cron), ..TimerOptions::default() };
+        let admitted_one = admitted(&cron("0 9 * * *")).expect("admitted");
+        assert_eq!(admitted_one.interval_ms, Some(3_600_000), "from 8 o'clock");
+        let attributes = Attributes::read(&admitted_one.attributes).expect("attributes");
+        let timing = attributes.cron.expect("a calendar");
+        assert_eq!((timing.zone, timing.done, timing.catch_up_ms), ("UTC", 0, 60_000));
+        assert_eq!(timing.due_ms, 1_800_003_600_000);
+        let london = TimerOptions { time_zone: Some("Asia/Kolkata"), ..cron("30 14 * * *") };
+        assert_eq!(admitted(&london).expect("admitted").interval_ms, Some(3_600_000));
+        let bad = [
+            (cron("0 0 30 2 *"), "timing.cron: expected an expression that fires"),
+            (cron("nonsense"), "timing.cron: expected an expression of five"),
+            (TimerOptions { time_zone: Some("Mars"), ..cron("@daily") }, "timing.time-zone: "),
+            (TimerOptions { end_at: Some("soon"), ..cron("@daily") }, "timing.end-at: expected"),
+            (
+                TimerOptions { end_at: Some("2027-01-15T08:30:00Z"), ..cron("0 9 * * *") },
+                "timing.cron: expected an expression that fires",
+            ),
+            (TimerOptions { cron: None, time_zone: Some("UTC"), ..cron("") }, "timing.time-zone"),
+            (TimerOptions { cron: None, end_at: Some("x"), ..cron("") }, "timing.end-at"),
+        ];
+        for (options, said) in bad {
+            let error = admitted(&options).expect_err(said);
+            assert!(error.starts_with(said), "{error}");
         }
     }
 

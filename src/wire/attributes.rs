@@ -42,8 +42,9 @@ const AT: u8 = 5;
 const WINDOW: u8 = 6;
 const RETRY: u8 = 7;
 const TIMEOUT: u8 = 8;
-/// The last kind. Each kind has one bit of a [`Seen`].
-const LAST: u8 = TIMEOUT;
+const CRON: u8 = 9;
+/// The last kind.
+const LAST: u8 = CRON;
 
 /// Headers that a callback has of its own, or that mean something between two ends of a connection
 /// only (RFC 9110 section 7.6.1). In lower case.
@@ -177,6 +178,60 @@ impl RetryPolicy {
     }
 }
 
+/// Longest cron expression in bytes.
+pub const CRON_BYTES_MAX: usize = 128;
+/// Longest name of a time zone in bytes.
+pub const ZONE_BYTES_MAX: usize = 64;
+
+/// A timer that follows the calendar: which of its pops is next, and how the one after is found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CronTiming<'a> {
+    /// The expression, as the client wrote it.
+    pub expression: &'a str,
+    /// The name of the zone.
+    pub zone: &'a str,
+    /// The wall time of the next pop in ms since 1970.
+    pub due_ms: u64,
+    /// Pops done before the next one. The record counts each as the first.
+    pub done: u64,
+    /// Pops that are missed for longer than this, in milliseconds, are left out.
+    pub catch_up_ms: u64,
+    /// The wall time after which no pop comes, in ms since 1970.
+    pub end_ms: Option<u64>,
+}
+
+impl<'a> CronTiming<'a> {
+    fn write(&self, out: &mut Vec<u8>) {
+        // An end of 0 is none, so an end is one more.
+        let end = self.end_ms.map_or(0, |end_ms| end_ms.saturating_add(1));
+        let numbers = [self.due_ms, self.done, self.catch_up_ms, end, self.zone.len() as u64];
+        numbers.into_iter().for_each(|number| write_leb128(number, out));
+        out.extend_from_slice(self.zone.as_bytes());
+        out.extend_from_slice(self.expression.as_bytes());
+    }
+
+    fn read(mut value: &'a [u8]) -> Option<Self> {
+        let mut number = || read_leb128(&mut value);
+        let [due_ms, done, catch_up_ms, end, zone_bytes] =
+            [number()?, number()?, number()?, number()?, number()?];
+        let zone_bytes = usize::try_from(zone_bytes).ok()?;
+        let (zone, expression) = value.split_at_checked(zone_bytes)?;
+        let text = |bytes: &'a [u8], bytes_max: usize| {
+            let is_fit = (1..=bytes_max).contains(&bytes.len());
+            let is_text = bytes.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
+            std::str::from_utf8(bytes).ok().filter(|_| is_fit && is_text)
+        };
+        Some(Self {
+            expression: text(expression, CRON_BYTES_MAX)?,
+            zone: text(zone, ZONE_BYTES_MAX)?,
+            due_ms,
+            done,
+            catch_up_ms: Some(catch_up_ms).filter(is_interval)?,
+            end_ms: end.checked_sub(1),
+        })
+    }
+}
+
 /// The attributes of a timer, borrowed from its content, or to be encoded into it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Attributes<'a> {
@@ -198,6 +253,8 @@ pub struct Attributes<'a> {
     pub retry: Option<RetryPolicy>,
     /// What an attempt has for everything, in milliseconds; `None`: `callbacks.timeout_ms`.
     pub timeout_ms: Option<u64>,
+    /// The calendar that the timer follows; `None`: it has an interval.
+    pub cron: Option<CronTiming<'a>>,
 }
 
 /// Why bytes are no attributes.
@@ -238,6 +295,9 @@ impl<'a> Attributes<'a> {
         }
         if let Some(ms) = self.timeout_ms {
             put(TIMEOUT, &|value| write_leb128(ms, value));
+        }
+        if let Some(cron) = &self.cron {
+            put(CRON, &|value| cron.write(value));
         }
     }
 
@@ -281,6 +341,7 @@ impl<'a> Attributes<'a> {
             WINDOW => self.window_ms = Some(number(value).filter(is_interval).ok_or(WRONG)?),
             RETRY => self.retry = Some(RetryPolicy::read(value).ok_or(WRONG)?),
             TIMEOUT => self.timeout_ms = Some(number(value).filter(is_timeout).ok_or(WRONG)?),
+            CRON => self.cron = Some(CronTiming::read(value).ok_or(WRONG)?),
             1..=LAST => return Err(WRONG),
             _ => return Err(AttributesError("an attribute that this version does not know")),
         }
@@ -379,6 +440,14 @@ mod tests {
             window_ms: Some(300_000),
             retry: Some(RetryPolicy::default()),
             timeout_ms: Some(15_000),
+            cron: Some(CronTiming {
+                expression: "0 0 9 * * MON-FRI",
+                zone: "Europe/London",
+                due_ms: 1_800_000_000_000,
+                done: 7,
+                catch_up_ms: 60_000,
+                end_ms: Some(0),
+            }),
         }
     }
 
@@ -410,9 +479,11 @@ mod tests {
 
     #[test]
     fn attributes_that_no_client_could_have_are_refused() {
-        let bad: [&[u8]; 12] = [
+        let bad: [&[u8]; 14] = [
             &[0, 0],
             &[9, 0],
+            &[9, 6, 1, 0, 0, 0, 1, b'a'],
+            &[200, 0],
             &[1, 0, 1, 0],
             &[2, 1, 1, 1, 0],
             &[1, 1, 0],

@@ -130,12 +130,13 @@ fn read_timing<'a>(
             _ => cursor.skip(),
         }
     }
-    if options.at.is_some() {
-        if interval.is_some() || repeat_for.is_some() {
-            return Err(DocumentError::told(
-                "timing: expected `at` alone, or `interval` and `repeat-for`, got both",
-            ));
-        }
+    let ways = [options.at.is_some(), options.cron.is_some(), interval.or(repeat_for).is_some()];
+    if ways.into_iter().filter(|is_there| *is_there).count() > 1 {
+        return Err(DocumentError::told(
+            "timing: expected `at`, or `cron`, or `interval` with `repeat-for`, got several",
+        ));
+    }
+    if options.at.is_some() || options.cron.is_some() {
         return Ok((0.0, None));
     }
     let interval =

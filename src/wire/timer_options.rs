@@ -40,6 +40,14 @@ pub struct TimerOptions<'a> {
     pub at: Option<&'a str>,
     /// `timing.window`.
     pub window: Option<Lasting<'a>>,
+    /// `timing.cron`.
+    pub cron: Option<&'a str>,
+    /// `timing.time-zone`.
+    pub time_zone: Option<&'a str>,
+    /// `timing.catch-up-window`.
+    pub catch_up: Option<Lasting<'a>>,
+    /// `timing.end-at`.
+    pub end_at: Option<&'a str>,
     /// `callback.http.method`.
     pub method: Option<&'a str>,
     /// `callback.http.content-type`.
@@ -63,6 +71,10 @@ impl TimerOptions<'_> {
 
 const AT: &str = "timing.at";
 const WINDOW: &str = "timing.window";
+const CRON: &str = "timing.cron";
+const TIME_ZONE: &str = "timing.time-zone";
+const CATCH_UP: &str = "timing.catch-up-window";
+const END_AT: &str = "timing.end-at";
 const RETRY: &str = "callback.retry";
 const TIMEOUT: &str = "callback.timeout";
 const METHOD: &str = "callback.http.method";
@@ -82,6 +94,12 @@ impl<'a> TimerOptions<'a> {
         match key {
             "at" => set_once(&mut self.at, cursor.string(AT)?, AT)?,
             "window" => set_once(&mut self.window, cursor.lasting(WINDOW)?, WINDOW)?,
+            "cron" => set_once(&mut self.cron, cursor.string(CRON)?, CRON)?,
+            "time-zone" => set_once(&mut self.time_zone, cursor.string(TIME_ZONE)?, TIME_ZONE)?,
+            "catch-up-window" => {
+                set_once(&mut self.catch_up, cursor.lasting(CATCH_UP)?, CATCH_UP)?;
+            }
+            "end-at" => set_once(&mut self.end_at, cursor.string(END_AT)?, END_AT)?,
             _ => return Ok(false),
         }
         Ok(true)

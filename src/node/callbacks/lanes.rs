@@ -193,7 +193,7 @@ impl Lanes {
         let mut request = self.pool.take();
         let content = shard.content(attempt);
         let Ticket { id, version, sequence, .. } = attempt.ticket;
-        let callback = CallbackRequest {
+        let mut callback = CallbackRequest {
             head: &lane.head,
             target: content.target,
             opaque: content.opaque,
@@ -203,6 +203,7 @@ impl Lanes {
         let mut timeout_ms = self.limits.timeout_ms;
         if content.has_attributes() {
             let attributes = content.attributes();
+            callback.pop.sequence += attributes.cron.map_or(0, |cron| cron.done);
             write_special_request(&mut request, &callback, &attributes, signed);
             timeout_ms = attributes.timeout_ms.unwrap_or(timeout_ms);
         } else {

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 
 use crate::shard::effects::TimerView;
-use crate::wire::attributes::{Attributes, CallbackMethod, RetryPolicy};
+use crate::wire::attributes::{Attributes, CallbackMethod, CronTiming, RetryPolicy};
 use crate::wire::json::{string_bytes_max, write_number, write_signed, write_string};
 
 /// Appends a timer. Durations are shown in seconds.
@@ -44,12 +44,13 @@ pub fn write_document(view: &TimerView, out: &mut Vec<u8>) {
         out.push(b'}');
     }
     out.extend_from_slice(b"]},\"timing\":{");
-    match attributes.at_ms {
-        Some(at_ms) => {
+    match (attributes.at_ms, &attributes.cron) {
+        (_, Some(cron)) => write_cron(cron, out),
+        (Some(at_ms), None) => {
             out.extend_from_slice(b"\"at\":");
             write_string(&moment(at_ms), out);
         }
-        None => {
+        (None, None) => {
             out.extend_from_slice(b"\"interval\":");
             write_seconds(view.interval_ms, out);
             out.extend_from_slice(b",\"repeat-for\":");
@@ -57,7 +58,7 @@ pub fn write_document(view: &TimerView, out: &mut Vec<u8>) {
         }
     }
     out.extend_from_slice(b",\"sequence-number\":");
-    write_number(view.sequence, out);
+    write_number(view.sequence + attributes.cron.map_or(0, |cron| cron.done), out);
     out.extend_from_slice(b",\"start-time-delta\":");
     write_signed((view.age_ms as i64).wrapping_neg(), out);
     if let Some(window_ms) = attributes.window_ms {
@@ -89,6 +90,21 @@ fn write_request_members(attributes: &Attributes<'_>, out: &mut Vec<u8>) {
         write_string(value, out);
     }
     out.push(b'}');
+}
+
+fn write_cron(cron: &CronTiming<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"\"cron\":");
+    write_string(cron.expression, out);
+    out.extend_from_slice(b",\"time-zone\":");
+    write_string(cron.zone, out);
+    out.extend_from_slice(b",\"catch-up-window\":");
+    write_seconds(cron.catch_up_ms, out);
+    if let Some(end_ms) = cron.end_ms {
+        out.extend_from_slice(b",\"end-at\":");
+        write_string(&moment(end_ms), out);
+    }
+    out.extend_from_slice(b",\"next-at\":");
+    write_string(&moment(cron.due_ms), out);
 }
 
 fn write_policy(policy: &RetryPolicy, out: &mut Vec<u8>) {
@@ -137,6 +153,7 @@ mod tests {
             window_ms: Some(300_000),
             retry: Some(RetryPolicy { multiplier_milli: 1_500, ..RetryPolicy::default() }),
             timeout_ms: Some(15_000),
+            cron: None,
         };
         let mut encoded = Vec::new();
         attributes.write(&mut encoded);

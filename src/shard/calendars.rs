@@ -1,0 +1,132 @@
+//! Timers that follow the calendar (`timing.cron`). To a shard each pop is the only one of a timer:
+//! when it is over, the node that made it writes the timer anew, with the next moment and a higher
+//! version, and tells the others as after any pop. So two nodes that both made a pop agree again by
+//! the version, as after two writes of a client.
+
+use std::collections::HashMap;
+
+use ahash::RandomState;
+
+use crate::base::ids::{PeerSet, Slot};
+use crate::base::planted::{Bug, is_planted};
+use crate::base::time::{Now, Tick};
+use crate::timer::calendar::Calendar;
+use crate::timer::definition::{
+    Content, encode_with_attributes, has_attributes, spread_ms, with_owner,
+};
+use crate::timer::version::StateKey;
+use crate::wire::attributes::CronTiming;
+
+use super::Shard;
+use super::effects::Outbox;
+use super::records::{Outline, Placement, Record, Records};
+
+/// Expressions that are kept read, over all timers of a shard. One has about 2 KiB.
+const CALENDARS_MAX: usize = 1_024;
+/// A pop that is so late is looked at: it may have been missed. Other ranks pop some seconds late.
+const LATE_MS: u64 = 10_000;
+
+/// Expressions that were read, by zone and expression.
+#[derive(Debug, Default)]
+pub(super) struct Calendars {
+    known: HashMap<Box<str>, Option<Calendar>, RandomState>,
+}
+
+impl Calendars {
+    /// The calendar of a timing; `None`: this version cannot read it.
+    fn of(&mut self, timing: &CronTiming<'_>) -> Option<&Calendar> {
+        let name = format!("{} {}", timing.zone, timing.expression);
+        if !self.known.contains_key(&*name) {
+            if self.known.len() >= CALENDARS_MAX {
+                self.known.clear();
+            }
+            let read = Calendar::parse(timing.expression, timing.zone, timing.due_ms).ok();
+            self.known.insert(name.clone().into(), read);
+        }
+        self.known.get(&*name)?.as_ref()
+    }
+}
+
+/// The calendar that a live record follows.
+fn timing_of<'r>(records: &'r Records, record: &Record) -> Option<CronTiming<'r>> {
+    let content = records.content_of(record);
+    if !has_attributes(content) {
+        return None;
+    }
+    Content::decode(content).attributes().cron
+}
+
+impl Shard {
+    /// When the pop after the present one is due at the earliest, counted from the present one.
+    pub(super) fn calendar_pause_ms(&mut self, record: &Record) -> Option<u64> {
+        let timing = timing_of(&self.records, record)?;
+        let next_ms = self.calendars.of(&timing)?.next_after(timing.due_ms)?;
+        Some(next_ms - timing.due_ms)
+    }
+
+    /// Whether a pop that is due was missed for longer than its client allows.
+    pub(super) fn is_missed(&self, tick: Tick, record: &Record) -> bool {
+        let late_ms = tick - record.due();
+        late_ms > LATE_MS
+            && timing_of(&self.records, record).is_some_and(|it| late_ms > it.catch_up_ms)
+    }
+
+    /// Writes a timer anew whose pop is over, if it follows a calendar and another pop comes. False:
+    /// it ends. The slot is in no list.
+    pub(super) fn follow_calendar(
+        &mut self,
+        now: Now,
+        slot: Slot,
+        placement: &Placement,
+        to: PeerSet,
+        outbox: &mut Outbox,
+    ) -> bool {
+        let record = *self.records.get(slot);
+        let mut content = Vec::new();
+        let Some(due_ms) = self.next_definition(now, &record, &mut content) else { return false };
+        let (tick, id) = (now.mono.tick_floor(), record.id);
+        let interval_ms = due_ms.saturating_sub(now.wall.0);
+        let version = self.clock.assign(now.wall, Some(record.version));
+        let outline = Outline {
+            id,
+            key: StateKey { version, sequence: 0 },
+            start: now.mono.tick_ceil() + spread_ms(id, &content),
+            interval_ms,
+            repeat_for_ms: interval_ms,
+            placement: *placement,
+        };
+        let authority = self.records.authority_of(&record).to_owned();
+        let authority = self.records.enter_authority(&authority);
+        let peers = &self.peers;
+        let slot = self.records.hold(peers, tick, (&outline, Some(slot)), authority, &content);
+        self.tell_all(slot, placement, (to, true), outbox);
+        self.look_later_if_misplaced(tick, slot);
+        true
+    }
+
+    /// Encodes the content of the timer with its next pop. Returns when that is due.
+    fn next_definition(&mut self, now: Now, record: &Record, out: &mut Vec<u8>) -> Option<u64> {
+        let parts = Content::decode(self.records.content_of(record));
+        let mut attributes = parts.attributes();
+        let timing = attributes.cron?;
+        let calendar = self.calendars.of(&timing)?;
+        let due_ms = calendar.follow(&timing, now.wall.0)?;
+        let repeats = is_planted(Bug::CalendarRepeatsSequence);
+        let done = timing.done + u64::from(!repeats);
+        attributes.cron = Some(CronTiming { due_ms, done, ..timing });
+        let mut encoded = Vec::new();
+        attributes.write(&mut encoded);
+        let target = std::str::from_utf8(parts.target).expect("targets are stored from text");
+        let behind = (&encoded[..], parts.opaque);
+        encode_with_attributes(target, parts.tags().as_slice(), behind, out);
+        if let Some(owner) = parts.owner() {
+            let plain = std::mem::take(out);
+            with_owner(&plain, owner, out);
+        }
+        Some(due_ms)
+    }
+}
+
+#[cfg(test)]
+#[path = "calendars_tests.rs"]
+mod tests;

@@ -1,0 +1,119 @@
+//! Timers that follow the calendar, in a node alone and in a cluster.
+
+use crate::base::ids::TimerId;
+use crate::shard::effects::{Answer, CallbackOutcome, Request, TimerView};
+use crate::shard::harness_tests::{Cluster, target};
+use crate::timer::calendar::Calendar;
+use crate::wire::attributes::{Attributes, CronTiming};
+
+/// A timer that pops at each moment of an expression, from now on.
+fn follow(cluster: &mut Cluster, timing: CronTiming<'_>, factor: u8) -> TimerId {
+    let wall_ms = cluster.wall_ms(0);
+    let calendar = Calendar::parse(timing.expression, timing.zone, wall_ms).expect("a calendar");
+    let due_ms = calendar.next_after(wall_ms).expect("a moment");
+    let cron = Some(CronTiming { due_ms, ..timing });
+    let attributes = Attributes { cron, ..Attributes::default() };
+    cluster.create_ms(0, due_ms - wall_ms, factor, &attributes)
+}
+
+const EACH_TEN_SECONDS: CronTiming<'static> = CronTiming {
+    expression: "*/10 * * * * *",
+    zone: "UTC",
+    due_ms: 0,
+    done: 0,
+    catch_up_ms: 60_000,
+    end_ms: None,
+};
+
+fn read(cluster: &mut Cluster, id: TimerId) -> Option<TimerView> {
+    match cluster.ask(0, Request::Read(target(id, 1))) {
+        Answer::Found(view) => Some(*view),
+        Answer::NotFound => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The wall times of pops, in ms after the start.
+fn pops(cluster: &mut Cluster, until_ms: u64) -> Vec<u64> {
+    let begun = cluster.pops.len();
+    let mut at = Vec::new();
+    for ms in cluster.passed_ms() + 1..=until_ms {
+        cluster.pass_to(ms);
+        at.resize(cluster.pops.len() - begun, cluster.wall_ms(0));
+    }
+    at
+}
+
+#[test]
+fn pops_come_at_the_moments_of_the_expression_and_never_early() {
+    let mut cluster = Cluster::new(1, true);
+    let id = follow(&mut cluster, EACH_TEN_SECONDS, 1);
+    let at = pops(&mut cluster, 45_000);
+    assert_eq!(at.len(), 4, "{at:?}");
+    assert!(at.iter().all(|wall_ms| wall_ms % 10_000 <= 2), "{at:?}");
+    let view = read(&mut cluster, id).expect("it goes on");
+    let cron = Attributes::read(&view.attributes).expect("attributes").cron.expect("a calendar");
+    assert_eq!((cron.done, view.sequence), (4, 0));
+    cluster.audit();
+    assert!(matches!(cluster.ask(0, Request::Delete(target(id, 1))), Answer::Done { .. }));
+    assert!(pops(&mut cluster, 70_000).is_empty());
+}
+
+#[test]
+fn the_last_moment_ends_the_timer() {
+    let mut cluster = Cluster::new(1, true);
+    let end_ms = Some(cluster.wall_ms(0) + 25_000);
+    let id = follow(&mut cluster, CronTiming { end_ms, ..EACH_TEN_SECONDS }, 1);
+    assert_eq!(pops(&mut cluster, 60_000).len(), 2);
+    assert_eq!(read(&mut cluster, id), None);
+}
+
+#[test]
+fn a_failing_pop_is_given_up_when_the_next_is_due() {
+    let mut cluster = Cluster::new(1, true);
+    cluster.outcome = |_, _| CallbackOutcome::Rejected;
+    let id = follow(&mut cluster, EACH_TEN_SECONDS, 1);
+    pops(&mut cluster, 35_000);
+    let given_up = cluster.shard(0).counters().given_up;
+    assert!((2..=3).contains(&given_up), "{given_up}");
+    cluster.outcome = |_, _| CallbackOutcome::Delivered;
+    pops(&mut cluster, 60_000);
+    let view = read(&mut cluster, id).expect("it goes on");
+    let cron = Attributes::read(&view.attributes).expect("attributes").cron.expect("a calendar");
+    assert!(cron.done >= 5, "what is given up leaves a gap: {}", cron.done);
+}
+
+#[test]
+fn what_is_missed_is_made_up_for_within_the_window_and_left_out_beyond() {
+    for (catch_up_ms, made_up) in [(25_000, 2..=3), (0, 0..=1), (600_000, 9..=11)] {
+        let mut cluster = Cluster::new(1, true);
+        let timing = CronTiming { catch_up_ms, ..EACH_TEN_SECONDS };
+        let id = follow(&mut cluster, timing, 1);
+        cluster.skip_to(100_500);
+        let at = pops(&mut cluster, 101_500);
+        assert!(made_up.contains(&at.len()), "{catch_up_ms}: {at:?}");
+        assert!(read(&mut cluster, id).is_some());
+        let later = pops(&mut cluster, 125_000);
+        assert!((2..=3).contains(&later.len()), "{later:?}");
+        assert!(later.iter().all(|wall_ms| wall_ms % 10_000 <= 2), "{later:?}");
+    }
+}
+
+#[test]
+fn all_replicas_follow_and_the_next_rank_goes_on_after_a_death() {
+    let mut cluster = Cluster::new(3, true);
+    cluster.run_until(10);
+    let id = follow(&mut cluster, EACH_TEN_SECONDS, 3);
+    let [first, second] = [0, 1].map(|rank| cluster.list(id)[rank]);
+    cluster.run_until(45);
+    let before = cluster.pops.len();
+    assert!((3..=4).contains(&before), "{:?}", cluster.pops);
+    assert!(cluster.pops.iter().all(|(_, node, _)| *node == first), "{:?}", cluster.pops);
+    assert_eq!(cluster.holders(id).len(), 3);
+    cluster.kill(first);
+    cluster.run_until(95);
+    let after = &cluster.pops[before..];
+    assert!((4..=6).contains(&after.len()), "{after:?}");
+    assert!(after.iter().all(|(_, node, _)| *node == second), "{after:?}");
+    cluster.audit();
+}
