@@ -14,6 +14,7 @@ mod http;
 mod internal;
 mod limits;
 mod memory;
+mod options;
 mod semantics;
 mod signatures;
 mod sink;

@@ -27,6 +27,7 @@ mod deaths;
 mod hostile;
 mod mixed;
 mod nonsense;
+mod options;
 mod requests;
 mod scaling;
 mod secrets;
@@ -53,6 +54,7 @@ const STORIES: &[&[Story]] = &[
     signatures::STORIES,
     token_limits::STORIES,
     sites::STORIES,
+    options::STORIES,
     requests::STORIES,
 ];
 

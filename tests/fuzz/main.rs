@@ -6,6 +6,8 @@ mod journal;
 mod journal_targets;
 mod mutation;
 mod nonsense;
+mod option_targets;
+mod options;
 mod peer_targets;
 mod peers;
 mod targets;

@@ -320,6 +320,7 @@ impl World {
             sum.retried += held.retried;
             sum.given_up += held.given_up;
             sum.outdated += held.outdated;
+            sum.gone += held.gone;
         }
         sum.refused += self.cores.iter_mut().flatten().map(CoreDriver::mesh_refused).sum::<u64>();
         let withheld: u64 = self.cores.iter().flatten().map(CoreDriver::withheld).sum();
@@ -350,6 +351,10 @@ impl World {
             let (up, old) = (sum.given_up, sum.outdated);
             let what = format!("given up {up} of {given_up:?}, outdated {old} of {outdated:?}");
             return broken("T9", what);
+        }
+        let gone = tally.gone_min..=tally.gone_max;
+        if !gone.contains(&sum.gone) {
+            return broken("T9", format!("ended by servers: {} of {gone:?}", sum.gone));
         }
         Ok(())
     }
