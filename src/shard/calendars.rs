@@ -3,14 +3,9 @@
 //! version, and tells the others as after any pop. So two nodes that both made a pop agree again by
 //! the version, as after two writes of a client.
 
-use std::collections::HashMap;
-
-use ahash::RandomState;
-
 use crate::base::ids::{PeerSet, Slot};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
-use crate::timer::calendar::Calendar;
 use crate::timer::definition::{
     Content, encode_with_attributes, has_attributes, spread_ms, with_owner,
 };
@@ -21,31 +16,8 @@ use super::Shard;
 use super::effects::Outbox;
 use super::records::{Outline, Placement, Record, Records};
 
-/// Expressions that are kept read, over all timers of a shard. One has about 2 KiB.
-const CALENDARS_MAX: usize = 1_024;
 /// A pop that is so late is looked at: it may have been missed. Other ranks pop some seconds late.
 const LATE_MS: u64 = 10_000;
-
-/// Expressions that were read, by zone and expression.
-#[derive(Debug, Default)]
-pub(super) struct Calendars {
-    known: HashMap<Box<str>, Option<Calendar>, RandomState>,
-}
-
-impl Calendars {
-    /// The calendar of a timing; `None`: this version cannot read it.
-    fn of(&mut self, timing: &CronTiming<'_>) -> Option<&Calendar> {
-        let name = format!("{} {}", timing.zone, timing.expression);
-        if !self.known.contains_key(&*name) {
-            if self.known.len() >= CALENDARS_MAX {
-                self.known.clear();
-            }
-            let read = Calendar::parse(timing.expression, timing.zone, timing.due_ms).ok();
-            self.known.insert(name.clone().into(), read);
-        }
-        self.known.get(&*name)?.as_ref()
-    }
-}
 
 /// The calendar that a live record follows.
 fn timing_of<'r>(records: &'r Records, record: &Record) -> Option<CronTiming<'r>> {
@@ -71,8 +43,8 @@ impl Shard {
             && timing_of(&self.records, record).is_some_and(|it| late_ms > it.catch_up_ms)
     }
 
-    /// Writes a timer anew whose pop is over, if it follows a calendar and another pop comes. False:
-    /// it ends. The slot is in no list.
+    /// Writes a timer anew whose pop is over, if it follows a calendar and another pop comes.
+    /// False: it ends. The slot is in no list.
     pub(super) fn follow_calendar(
         &mut self,
         now: Now,

@@ -62,10 +62,10 @@ use crate::timer::definition::Content;
 use crate::timer::identity::Minter;
 use crate::timer::version::HybridClock;
 
-use calendars::Calendars;
 pub use config::ShardConfig;
 use counters::Counters;
 use effects::{Attempt, Dialect, Event, Outbox, Refusal};
+use parts::calendars::Calendars;
 use parts::collect::Collect;
 use parts::minting::Minting;
 use parts::peers::{FULL_MS, Peers, Teller};

@@ -27,8 +27,8 @@ pub enum CalendarError {
     Zone(Box<str>),
     /// The expression names no moment in the years that are looked at.
     #[error(
-        "timing.cron: expected an expression that fires, got one that does not within {YEARS_AHEAD} \
-         years"
+        "timing.cron: expected an expression that fires, got one that does not within \
+         {YEARS_AHEAD} years"
     )]
     Never,
 }
@@ -99,7 +99,7 @@ fn with_years(expression: &str, year: i16) -> Result<String, CalendarError> {
     match fields[..] {
         [_, _, _, _, _] => Ok(format!("0 {} {years}", fields.join(" "))),
         [_, _, _, _, _, _] => Ok(format!("{} {years}", fields.join(" "))),
-        [_, _, _, _, _, _, "*"] => Ok(format!("{} {years}", fields[..6].join(" "))),
+        [ref six @ .., "*"] if six.len() == 6 => Ok(format!("{} {years}", six.join(" "))),
         [_, _, _, _, _, _, _] => Ok(fields.join(" ")),
         _ => Err(wrong(&format!("got {} fields", fields.len()))),
     }
@@ -218,7 +218,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_fail(text in "[-0-9*/,?LW#+@A-Za-z ]{0,40}", zone in "[A-Za-z/_+0-9-]{0,20}") {
+        fn no_text_makes_it_fail(
+            text in "[-0-9*/,?LW#+@A-Za-z ]{0,40}",
+            zone in "[A-Za-z/_+0-9-]{0,20}",
+        ) {
             if let Ok(calendar) = Calendar::parse(&text, &zone, 1_795_600_000_000) {
                 calendar.next_after(1_795_600_000_000);
             }
