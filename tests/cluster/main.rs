@@ -34,6 +34,7 @@ mod signatures;
 mod sites;
 mod splits;
 mod tls;
+mod tls_sites;
 mod tls_wrong;
 mod token_limits;
 
@@ -42,6 +43,7 @@ const STORIES: &[&[Story]] = &[
     abc::STORIES,
     tls::STORIES,
     tls_wrong::STORIES,
+    tls_sites::STORIES,
     cables::STORIES,
     mixed::STORIES,
     hostile::STORIES,

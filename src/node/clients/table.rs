@@ -300,6 +300,7 @@ impl Clients {
                 Ok(Admitted::Site(proof)) => {
                     connection.is_proven = proof.is_some();
                     connection.is_certified = caller.is_node;
+                    connection.site_node = asked.site_node().map(Box::new);
                     let own = core.hello();
                     write_acceptance(&mut connection.out, Protocol::Site, &own, proof);
                 }
