@@ -9,7 +9,7 @@ use crate::ring::Received;
 use crate::node::clients::service::Api;
 use crate::node::clients::table::Clients;
 use crate::node::handshakes::queue::Waiting;
-use crate::node::handshakes::secured::Progress;
+use crate::node::handshakes::secured::{Kept, Progress};
 use crate::node::io::Io;
 use crate::node::settings::PeerTls;
 use crate::tls::session::may_be_tls;
@@ -83,14 +83,24 @@ impl Clients {
         let Some(connection) = self.connections.at_mut(place) else { return };
         let socket = connection.socket;
         let Some(secured) = &mut connection.secured else { return };
+        if secured.is_broken() {
+            return;
+        }
         let wire = io.ring.bytes_mut(received);
         if secured.is_handshaking() {
-            let may_go_on = secured.keep(wire);
+            let kept = secured.keep(wire);
+            match kept {
+                Kept::Hungry | Kept::Full => {}
+                Kept::Plain => {
+                    return self.progressed(io, core, place, (Progress::Plain, Vec::new()));
+                }
+                Kept::Nonsense => return self.break_off(place),
+            }
             if !secured.is_queued {
                 secured.is_queued = true;
                 self.handshakes.wait(Waiting { kind: secured.kind, place, socket });
             }
-            if !may_go_on && !connection.is_paused {
+            if kept == Kept::Full && !connection.is_paused {
                 connection.is_paused = true;
                 io.ring.pause(socket);
             }

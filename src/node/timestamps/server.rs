@@ -397,7 +397,8 @@ impl TimestampServer {
     pub(super) fn finish(&mut self, io: &mut Io<'_>, place: u32) {
         let ring = &mut *io.ring;
         let Some(connection) = self.connections.at_mut(place) else { return };
-        if !connection.may_linger || connection.has_ended || self.is_stopping {
+        let is_nonsense = connection.secured.as_ref().is_some_and(|secured| secured.is_nonsense);
+        if !connection.may_linger || is_nonsense || connection.has_ended || self.is_stopping {
             return self.close(ring, place);
         }
         if !connection.is_lingering {

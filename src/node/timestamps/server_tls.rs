@@ -6,7 +6,7 @@ use crate::ring::{Received, SocketId};
 use crate::wire::thrift::{ExceptionKind, refuse_first};
 
 use crate::node::handshakes::queue::{Handshakes, Waiting};
-use crate::node::handshakes::secured::{Kind, Progress};
+use crate::node::handshakes::secured::{Kept, Kind, Progress};
 use crate::node::io::Io;
 use crate::node::timestamps::server::{TimestampServer, of};
 
@@ -28,12 +28,24 @@ impl TimestampServer {
         let Some(secured) = &mut connection.secured else { return };
         let wire = io.ring.bytes_mut(received);
         if secured.is_handshaking() {
-            let may_go_on = secured.keep(wire);
+            let kept = secured.keep(wire);
+            let progress = match kept {
+                Kept::Hungry | Kept::Full => None,
+                Kept::Plain => Some(Progress::Plain),
+                Kept::Nonsense => Some(Progress::Broken),
+            };
+            if let Some(progress) = progress {
+                let mut plain = std::mem::take(&mut handshakes.plain);
+                if progress == Progress::Plain {
+                    plain.extend_from_slice(wire);
+                }
+                return self.progressed(io, handshakes, (place, socket), (progress, plain));
+            }
             if !secured.is_queued {
                 secured.is_queued = true;
                 handshakes.wait(Waiting { kind: secured.kind, place, socket });
             }
-            if !may_go_on && !connection.is_paused {
+            if kept == Kept::Full && !connection.is_paused {
                 connection.is_paused = true;
                 io.ring.pause(socket);
             }
