@@ -18,6 +18,10 @@ use crate::tls::session::may_be_tls;
 const PLAIN: &str = "this port speaks TLS and found no TLS; ask for https:// here, or use the port \
                      of [node] listen";
 
+/// The same where nothing is taken in the clear at all.
+const PLAIN_NOWHERE: &str =
+    "this port speaks TLS and found no TLS; ask for https:// here ([node] plain_clients = false)";
+
 /// The answer to whatever comes in the clear where only nodes connect, over TLS.
 const CLOSED: &str = "nothing is taken here in the clear ([node] plain_clients = false); ask for \
                       https:// at the port of [node] listen_tls";
@@ -181,9 +185,10 @@ impl Clients {
     /// Answers a client that speaks plain HTTP, and closes.
     fn refuse_plain(&mut self, place: u32) {
         self.handshakes.failed += 1;
+        let told = if self.takes_plain { PLAIN } else { PLAIN_NOWHERE };
         if let Some(connection) = self.connections.at_mut(place) {
             connection.secured = None;
-            connection.fail(&mut self.service, 400, PLAIN);
+            connection.fail(&mut self.service, 400, told);
         }
     }
 

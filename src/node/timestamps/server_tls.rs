@@ -14,6 +14,9 @@ use crate::node::timestamps::server::{TimestampServer, of};
 const PLAIN: &str = "this port speaks TLS and found a call in the clear; speak TLS here, or use \
                      the port of [timestamp] listen";
 
+/// The same where there is no such port.
+const PLAIN_NOWHERE: &str = "this port speaks TLS and found a call in the clear; speak TLS here";
+
 impl TimestampServer {
     /// Takes bytes of a client that speaks TLS.
     #[inline(never)]
@@ -129,7 +132,8 @@ impl TimestampServer {
                 handshakes.note_failed(Kind::Timestamps);
                 connection.secured = None;
                 connection.is_closing = true;
-                let why = (ExceptionKind::InternalError, PLAIN);
+                let told = if self.takes_plain { PLAIN } else { PLAIN_NOWHERE };
+                let why = (ExceptionKind::InternalError, told);
                 refuse_first(&mut connection.out, self.form, &plain, why);
                 plain.clear();
             }
