@@ -138,12 +138,12 @@ pub fn may_be_client_hello(wire: &[u8]) -> bool {
     let is_version = may_be_tls(wire)
         && wire.get(1).is_none_or(|major| *major == 3)
         && wire.get(2).is_none_or(|minor| *minor <= 4);
-    let Some((head, rest)) = wire.split_first_chunk::<RECORD_HEAD_BYTES>() else {
+    let Some(([_, _, _, high, low], rest)) = wire.split_first_chunk::<RECORD_HEAD_BYTES>() else {
         return is_version;
     };
-    let length = usize::from(u16::from_be_bytes([head[3], head[4]]));
+    let length = usize::from(u16::from_be_bytes([*high, *low]));
     // A message may be cut into records: what follows this one has another head first.
-    let message = &rest[..rest.len().min(length)];
+    let message = rest.get(..length).unwrap_or(rest);
     let is_hello = match message {
         [] => true,
         [kind, high, middle, low, version @ ..] => {
@@ -286,8 +286,7 @@ mod tests {
             let cut = [&[22, 3, 4, 0, length][..], &[1, 0, 1, 0xfc, 3, 3, 9, 9][..length as usize]];
             assert!(may_be_client_hello(&[&cut.concat()[..], &[22, 9]].concat()), "{length}");
         }
-        for (place, byte) in
-            [(0, 23), (1, 2), (2, 5), (3, 0x49), (5, 2), (5, 0x16), (6, 1), (9, 2)]
+        for (place, byte) in [(0, 23), (1, 2), (2, 5), (3, 0x49), (5, 2), (5, 0x16), (6, 1), (9, 2)]
         {
             let mut wrong = hello;
             wrong[place] = byte;

@@ -104,7 +104,8 @@ fn a_certificate_makes_nobody_one() {
     // The node that is configured is let in before its site has told of it. Others are not known.
     of(2, ours).await_open(to);
     assert!(of(3, ours).open(to).map_or(true, |(_, answer)| answer.status == 403));
-    let (from, refused) = (cluster.address(3), cluster.metric(0, "chronos_internal_strangers_total"));
+    let (from, refused) =
+        (cluster.address(3), cluster.metric(0, "chronos_internal_strangers_total"));
     assert!(refused >= 5, "{refused}");
 
     // The site tells of its other node.

@@ -8,6 +8,7 @@ use std::thread;
 
 use chronos::wire::thrift::{Outcome, parse_reply, write_get_timestamps};
 use kit::children::{self, Tied};
+use kit::until::until;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 

@@ -20,7 +20,7 @@ pub(super) fn is_secret(value: &str) -> bool {
         let rest = part.strip_prefix("whsec_").or_else(|| part.strip_prefix("chr_"));
         rest.is_some_and(|rest| rest.len() >= SECRET_CHARACTERS_MIN)
     };
-    let mut parts = value.match_indices('/').map(|(at, _)| &value[at + 1..]);
+    let mut parts = value.match_indices('/').filter_map(|(at, _)| value.get(at + 1..));
     value.contains("-----BEGIN") || has_prefix(value) || parts.any(has_prefix)
 }
 
@@ -53,7 +53,8 @@ mod tests {
             assert!(is_secret(secret), "{secret}");
             assert_eq!(shown(Path::new(secret)), CONCEALED);
         }
-        for name in ["", "/etc/chronos/tokens", "whsec_now", "/etc/chronos/chr_tokens", "keys.pem"] {
+        for name in ["", "/etc/chronos/tokens", "whsec_now", "/etc/chronos/chr_tokens", "keys.pem"]
+        {
             assert!(!is_secret(name), "{name}");
             assert_eq!(shown(Path::new(name)), name);
         }
@@ -66,7 +67,10 @@ mod tests {
         let within = folder.path().join(long);
         assert_eq!(shown(&within), CONCEALED);
         assert_eq!(shown(&within.join("key")), CONCEALED);
-        assert_eq!(shown(&folder.path().join("a.name.with.dots.of.32.characters")).len() > 40, true);
+        assert_eq!(
+            shown(&folder.path().join("a.name.with.dots.of.32.characters")).len() > 40,
+            true
+        );
         std::fs::create_dir(&within).expect("a folder");
         assert_eq!(shown(&within.join("key")), within.join("key").display().to_string());
     }

@@ -4,7 +4,8 @@ use crate::base::time::MonoNs;
 use crate::node::buffer_pool::BufferPool;
 use crate::tls::acceptor::Acceptor;
 use crate::tls::session::{
-    DECODE_ERROR, FIRST_FLIGHT_BYTES, FIRST_HEADS_BYTES, Session, TlsError, may_be_client_hello, may_be_tls,
+    DECODE_ERROR, FIRST_FLIGHT_BYTES, FIRST_HEADS_BYTES, Session, TlsError, may_be_client_hello,
+    may_be_tls,
 };
 
 /// Most bytes of a handshake. A chain of certificates with keys of RSA has some 10 KiB.
