@@ -557,7 +557,8 @@ impl Service {
     /// Decides about an Upgrade: what is asked for, the nonce with which the other end was
     /// challenged, if it was, and TLS, if it is spoken. The checks come in this order: the other
     /// end calls from the address of the node that it says it is, or is a node of another site that
-    /// is known, its certificate has this name, it knows the secret, and the core takes the connection.
+    /// is known, its certificate has this name, it knows the secret, and the core takes the
+    /// connection.
     pub fn admit_upgrade(
         &mut self,
         (now, core): (Now, &mut Core),

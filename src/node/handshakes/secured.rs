@@ -73,7 +73,7 @@ pub struct Secured {
     pub has_ended: bool,
     /// Whether the server has said so.
     has_closed: bool,
-    /// Whether the client's first bytes were none of TLS: nobody there waits for more than an alert.
+    /// Whether the client's first bytes were none of TLS: nobody waits for more than an alert.
     pub is_nonsense: bool,
     /// Whether that alert has to leave.
     owes_alert: bool,
