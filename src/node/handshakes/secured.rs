@@ -73,6 +73,8 @@ pub struct Secured {
     pub has_ended: bool,
     /// Whether the server has said so.
     has_closed: bool,
+    /// Whether the server has sent anything of the handshake.
+    has_spoken: bool,
     /// Whether the client's first bytes were none of TLS: nobody waits for more than an alert.
     pub is_nonsense: bool,
     /// Whether that alert has to leave.
@@ -105,6 +107,7 @@ impl Secured {
             is_queued: false,
             has_ended: false,
             has_closed: false,
+            has_spoken: false,
             is_nonsense: false,
             owes_alert: false,
             kind,
@@ -176,10 +179,9 @@ impl Secured {
                 Err(_) => return self.broken(),
             }
         }
-        let is_first = self.handshake_bytes == 0;
         self.handshake_bytes += wire.len();
         let progress = self.receive(&wire, plain);
-        self.is_nonsense = is_first && progress == Progress::Broken;
+        self.is_nonsense = !self.has_spoken && progress == Progress::Broken;
         match std::mem::replace(&mut self.stage, Stage::Broken(None)) {
             Stage::Shaking(session) if !session.is_handshaking() => {
                 let is_resumed = session.is_resumed();
@@ -273,6 +275,7 @@ impl Secured {
         if !session.wants_to_send() {
             return None;
         }
+        self.has_spoken = true;
         let mut wire = pool.take();
         session.send(&mut wire);
         Some(wire)
