@@ -19,7 +19,7 @@ use crate::ring::unpredictable;
 const EXAMPLES: &str = "\
 Examples:
   chronos token new --name billing --role client
-  chronos token new --name billing --role client --file /etc/chronos/tokens > billing.token
+  umask 077; chronos token new --name billing --role client --file tokens > billing.token
   chronos token new --name billing --role client --timers 1000000 --creates-per-second 5000
   kill -HUP $(pidof chronos)                     the nodes read the file again
 

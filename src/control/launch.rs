@@ -9,7 +9,7 @@ use super::pid_file::{LOCK_PATIENCE, PidFile, PidFileError};
 use super::serve::{self, ServeError};
 use crate::control::config::files::ConfigFiles;
 use crate::control::config::load::Loaded;
-use crate::ring::{Daemon, Launcher, daemonise};
+use crate::ring::{Daemon, Launcher, daemonise, refuse_core_dumps};
 
 /// A wait for the pid file's lock that is at least this long is logged.
 const LOCK_TOLD: Duration = Duration::from_millis(10);
@@ -112,6 +112,11 @@ fn run(
     log::install(&config.log);
     for warning in &warnings {
         tracing::warn!("{warning}");
+    }
+    if !config.core_dumps
+        && let Err(error) = refuse_core_dumps()
+    {
+        tracing::warn!("core dumps of this process cannot be refused: {error}");
     }
     if let Some(held) = held.as_ref().filter(|held| held.waited >= LOCK_TOLD) {
         let waited_ms = held.waited.as_millis() as u64;

@@ -36,7 +36,7 @@ pub(crate) async fn watch(present: Receiver<Option<Arc<Tokens>>>) {
                 creates,
                 connections,
                 "requests beyond the limits of a token's name were refused (auth.tokens_file): \
-                 more timers, creates a second, or connections than it may have"
+                 more timers, creates and deletes a second, or connections than it may have"
             );
         }
     }

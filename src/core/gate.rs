@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use crate::base::ids::PeerSet;
+use crate::base::ids::{PeerIndex, PeerSet};
 use crate::base::planted::{Bug, is_planted};
 use crate::cluster::view::View;
 
@@ -15,11 +15,22 @@ use crate::core::peers::site_members::SiteMembers;
 /// each with the addresses that were found.
 pub type NamedAddresses = Arc<[(String, Vec<IpAddr>)]>;
 
+/// A node of another site, as it says who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteNode {
+    /// The name of its site.
+    pub site: String,
+    /// Its own name.
+    pub name: String,
+}
+
 /// Decides who may use the internal API and who may connect as a peer.
 ///
 /// - The internal API is for nodes at an address of a member, at a configured address of another
 ///   site, or at an address that such a site has told as its member's.
 /// - A node may connect as a peer when it calls from its own address.
+/// - A node of another site may say who it is when it calls from an address of that site and the
+///   site has told it as a member.
 #[derive(Debug)]
 pub struct Gate {
     accepts_strangers: bool,
@@ -136,6 +147,66 @@ impl Gate {
         )))
     }
 
+    /// Returns whether the node at `address` is one of another site, as which it says that it
+    /// comes. `told_by` gives what a site has told of its members.
+    ///
+    /// - Its site must be one of the other sites that are configured.
+    /// - It must call from an address of that site, configured or told.
+    /// - Its name must be one that the site has told. Until the site has told any, the name must
+    ///   not contradict the address that is configured: two sites that know each other by host
+    ///   names, or by addresses of a translator, could never begin to tell.
+    pub fn admit_site<'t>(
+        &mut self,
+        view: &View,
+        node: &SiteNode,
+        address: Option<IpAddr>,
+        told_by: impl FnOnce(PeerIndex) -> Option<&'t SiteMembers>,
+    ) -> Result<(), HelloRefusal> {
+        if self.accepts_strangers {
+            return Ok(());
+        }
+        let judged = self.judge_site(view, node, address, told_by);
+        self.refused += u64::from(judged.is_err());
+        judged
+    }
+
+    fn judge_site<'t>(
+        &self,
+        view: &View,
+        SiteNode { site, name }: &SiteNode,
+        address: Option<IpAddr>,
+        told_by: impl FnOnce(PeerIndex) -> Option<&'t SiteMembers>,
+    ) -> Result<(), HelloRefusal> {
+        let refused = |reason| Err(HelloRefusal::NoSite(reason));
+        let Some(peer) = view.connected_sites().iter().find(|peer| view.name_of(*peer) == site)
+        else {
+            return refused(format!(
+                "X-Chronos-Site: expected a site of [sites] remote here, got {site}"
+            ));
+        };
+        let told = told_by(peer);
+        let (mut its, names) = addresses_in(view, PeerSet::EMPTY.with(peer));
+        let found_of = |name| self.resolved.iter().find(|(known, _)| known == name);
+        let found = names.iter().filter_map(found_of).flat_map(|(_, found)| found.iter().copied());
+        its.extend(found.chain(told.into_iter().flat_map(SiteMembers::callers)));
+        let from = address.map(|address| address.to_canonical());
+        if !from.is_some_and(|it| its.contains(&it) || is_local_call(it, &its)) {
+            if !names.iter().all(|name| found_of(name).is_some()) {
+                return Err(HelloRefusal::Unresolved);
+            }
+            let from = spoken(from);
+            return refused(format!("the site {site} has no node at {from}, as far as known here"));
+        }
+        let is_member = match told {
+            Some(told) => told.nodes.contains(name),
+            None => view.addresses_of(peer).any(|configured| may_be(configured, name)),
+        };
+        match is_member {
+            true => Ok(()),
+            false => refused(format!("the site {site} has no member {name}, as far as known here")),
+        }
+    }
+
     /// Appends the members of this site in the form that another site reads (`SiteMembers`).
     pub fn write_members(&self, view: &View, out: &mut Vec<u8>) {
         let site = view.name_of_site(view.local_site()).expect("a site knows its own name");
@@ -200,6 +271,22 @@ fn addresses_in(view: &View, peers: PeerSet) -> (Vec<IpAddr>, Vec<String>) {
         literal.push(Ipv4Addr::LOCALHOST.into());
     }
     (literal, named)
+}
+
+/// Returns whether the node that is dialled at a configured address may have this name: not if both
+/// name the same host with different ports.
+fn may_be(configured: &str, name: &str) -> bool {
+    let is_one = |port, other| port == other || port == 0 || other == 0;
+    match (place_of(configured, 0), place_of(name, 0)) {
+        (PeerAddress::At(here), PeerAddress::At(there)) => {
+            let is_one_host = here.ip().to_canonical() == there.ip().to_canonical();
+            !is_one_host || is_one(here.port(), there.port())
+        }
+        (PeerAddress::Named(here, port), PeerAddress::Named(there, other)) => {
+            here != there || is_one(port, other)
+        }
+        _ => true,
+    }
 }
 
 /// Returns whether `address` is the one from which a caller with one of the addresses `its` calls

@@ -37,6 +37,7 @@ use crate::core::peers::counters::PeerCounters;
 use crate::core::peers::hello::{CompleteSince, Connected, Hello, HelloRefusal, Identity};
 use crate::core::peers::inbounds::Inbounds;
 use crate::core::peers::peering::Peering;
+use crate::core::peers::site_members::SiteMembers;
 
 /// Messages of siblings that are served in one turn. A batch of a peer's messages is not cut.
 /// Further messages wait for the next turn.
@@ -90,6 +91,7 @@ impl Core {
             shard: own.0,
             shards: shards.get(),
             complete_since: None,
+            site: view.name_of_site(view.local_site()).map(str::to_owned),
         };
         Self {
             own,
@@ -479,6 +481,11 @@ impl Core {
     /// The addresses from which nodes of other sites call, as these sites told them.
     pub fn site_callers(&self) -> &[IpAddr] {
         self.peering.site_callers()
+    }
+
+    /// What another site told last of its members; nothing if it has told nothing yet.
+    pub fn told_by(&self, site: PeerIndex) -> Option<&SiteMembers> {
+        self.peering.told_by(site)
     }
 
     /// The address at which a peer is dialled at present. It may lack a port.

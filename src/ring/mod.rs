@@ -43,7 +43,9 @@ pub use files::{
 pub use listen::{Listener, is_of_this_machine, raise_open_files_limit};
 pub use memory::{discard, keep_freed_memory, populate, prefault, refuse_huge_pages};
 pub use probe::{KernelSupport, probe};
-pub use process::{Daemon, Launcher, daemonise, lock_file, redirect_standard_error, user_id};
+pub use process::{
+    Daemon, Launcher, daemonise, lock_file, redirect_standard_error, refuse_core_dumps, user_id,
+};
 pub use random::unpredictable;
 pub use uring::{FarEnds, Ring, RingConfig};
 pub use waker::{Mailbox, Waker};

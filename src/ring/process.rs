@@ -46,6 +46,23 @@ pub fn user_id() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// Takes core dumps from this process for good: its memory has clients' data and keys. A limit of 1
+/// byte keeps the kernel from writing a file, as 0 does, and also from handing the dump to a
+/// program, at which it does not look at other limits (core(5)).
+pub fn refuse_core_dumps() -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes the limit during the call and keeps no pointer.
+    let result = unsafe { libc::getrlimit(libc::RLIMIT_CORE, &mut limit) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let least = limit.rlim_max.min(1);
+    let none = libc::rlimit { rlim_cur: least, rlim_max: least };
+    // SAFETY: the kernel reads the limit during the call and keeps no pointer.
+    let result = unsafe { libc::setrlimit(libc::RLIMIT_CORE, &none) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Leaves the terminal. The process forks twice with a session of its own in between, works in `/`,
 /// reads nothing and prints nothing. Standard error stays until [`redirect_standard_error`]. In the
 /// launcher the call returns when the daemon has told how its start went. Error: more than one

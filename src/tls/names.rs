@@ -32,6 +32,11 @@ pub(super) fn is_of(certificate: &CertificateDer<'_>, member: Member<'_>) -> boo
     }
 }
 
+/// Whether a certificate has whole names of members.
+pub(super) fn has_members(certificate: &CertificateDer<'_>) -> bool {
+    !members_in(certificate).is_empty()
+}
+
 /// Whether a certificate can be of a node on this host.
 pub(super) fn is_of_host(certificate: &CertificateDer<'_>, host: &ServerName<'_>) -> bool {
     let is_there = |name: &&str| server_name(host_in(name)).is_some_and(|name| name == *host);

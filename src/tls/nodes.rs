@@ -23,7 +23,7 @@ use rustls::{
 use super::acceptor::{Acceptor, ClientAuth, Material};
 use super::connector::{ClientMaterial, Connector, Trust};
 use super::material::{MaterialError, authorities, hash, identity};
-use super::names::{Member, is_of, is_of_host};
+use super::names::{Member, has_members, is_of, is_of_host};
 
 /// The texts of the files.
 #[derive(Clone, Copy)]
@@ -75,6 +75,11 @@ impl Nodes {
             own: first,
             hash: hash(&[certificates, key, trusted]),
         })
+    }
+
+    /// Whether the node's own certificate has whole names of members, and is good for these alone.
+    pub fn have_members(&self) -> bool {
+        has_members(&self.own)
     }
 
     /// Whether the node's own certificate is good for this node.

@@ -17,8 +17,31 @@ const HANDSHAKE_RECORD: u8 = 22;
 /// The type of the record of an alert (RFC 8446, section 6).
 const ALERT_RECORD: u8 = 21;
 
+/// Bytes of a record's head: type, version, length (RFC 8446, section 5.1).
+const RECORD_HEAD_BYTES: usize = 5;
+
+/// Most bytes in a record: 2^14, and 2^11 for what TLS 1.2 may add (RFC 5246, section 6.2.3).
+const RECORD_BYTES_MAX: usize = (16 << 10) + (2 << 10);
+
+/// The type of the message that a client begins with (RFC 8446, section 4: client_hello).
+const CLIENT_HELLO: u8 = 1;
+
+/// Bytes of a message's head and of the version that a client hello begins with (RFC 8446, section
+/// 4.1.2).
+const HELLO_HEAD_BYTES: usize = 4 + 1;
+
+/// Most bytes of a client hello that is looked at: what fits a record. One with everything in it
+/// has 2 KiB.
+const HELLO_BYTES_MAX: usize = 16 << 10;
+
+/// Bytes that tell whether a client hello begins with them.
+pub const FIRST_HEADS_BYTES: usize = RECORD_HEAD_BYTES + HELLO_HEAD_BYTES;
+
+/// Bytes of a first flight above which nothing more is needed before the handshake begins.
+pub const FIRST_FLIGHT_BYTES: usize = RECORD_HEAD_BYTES + (16 << 10);
+
 /// The record of an alert in the clear: fatal, decode_error (RFC 8446, section 6).
-const DECODE_ERROR: [u8; 7] = [ALERT_RECORD, 3, 3, 0, 2, 2, 50];
+pub const DECODE_ERROR: [u8; 7] = [ALERT_RECORD, 3, 3, 0, 2, 2, 50];
 
 /// Why a connection cannot go on. [`Session::send`] has the alert that tells the other end.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -107,6 +130,30 @@ impl TlsError {
 /// Whether a connection that begins with these bytes can be one of TLS.
 pub fn may_be_tls(wire: &[u8]) -> bool {
     wire.first() == Some(&HANDSHAKE_RECORD)
+}
+
+/// Whether what a client has sent so far can become the first message of TLS, as far as the heads
+/// of its first record and message tell. What cannot costs no handshake.
+pub fn may_be_client_hello(wire: &[u8]) -> bool {
+    let is_version = may_be_tls(wire)
+        && wire.get(1).is_none_or(|major| *major == 3)
+        && wire.get(2).is_none_or(|minor| *minor <= 4);
+    let Some(([_, _, _, high, low], rest)) = wire.split_first_chunk::<RECORD_HEAD_BYTES>() else {
+        return is_version;
+    };
+    let length = usize::from(u16::from_be_bytes([*high, *low]));
+    // A message may be cut into records: what follows this one has another head first.
+    let message = rest.get(..length).unwrap_or(rest);
+    let is_hello = match message {
+        [] => true,
+        [kind, high, middle, low, version @ ..] => {
+            let bytes = u32::from_be_bytes([0, *high, *middle, *low]) as usize;
+            let is_version = version.first().is_none_or(|major| *major == 3);
+            *kind == CLIENT_HELLO && bytes <= HELLO_BYTES_MAX && is_version
+        }
+        [kind, ..] => *kind == CLIENT_HELLO,
+    };
+    is_version && (1..=RECORD_BYTES_MAX).contains(&length) && is_hello
 }
 
 /// Whether the answer to the first bytes of TLS can be one of TLS: a handshake, or an alert that
@@ -221,5 +268,35 @@ impl Session {
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Session").field("is_handshaking", &self.is_handshaking()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_can_begin_a_client_hello_may_be_one() {
+        let hello = [22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3, 9, 9];
+        for end in 1..=hello.len() {
+            assert!(may_be_client_hello(&hello[..end]), "{end} bytes");
+        }
+        // Cut after each byte of the message, as a client may do.
+        for length in 1..=8 {
+            let cut = [&[22, 3, 4, 0, length][..], &[1, 0, 1, 0xfc, 3, 3, 9, 9][..length as usize]];
+            assert!(may_be_client_hello(&[&cut.concat()[..], &[22, 9]].concat()), "{length}");
+        }
+        for (place, byte) in [(0, 23), (1, 2), (2, 5), (3, 0x49), (5, 2), (5, 0x16), (6, 1), (9, 2)]
+        {
+            let mut wrong = hello;
+            wrong[place] = byte;
+            // A length is known with its second byte.
+            let known = if place == 3 { 5 } else { place + 1 };
+            let known = if place == 6 { 9 } else { known };
+            assert!(!may_be_client_hello(&wrong[..known]), "byte {place} is {byte}");
+            assert!(!may_be_client_hello(&wrong), "byte {place} is {byte}");
+        }
+        assert!(!may_be_client_hello(&[22, 3, 3, 0, 0]), "an empty record");
+        assert!(!may_be_client_hello(&[]));
     }
 }

@@ -35,6 +35,7 @@ mod signatures;
 mod sites;
 mod splits;
 mod tls;
+mod tls_sites;
 mod tls_wrong;
 mod token_limits;
 
@@ -43,6 +44,7 @@ const STORIES: &[&[Story]] = &[
     abc::STORIES,
     tls::STORIES,
     tls_wrong::STORIES,
+    tls_sites::STORIES,
     cables::STORIES,
     mixed::STORIES,
     hostile::STORIES,

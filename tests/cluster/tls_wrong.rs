@@ -32,12 +32,18 @@ const MISNAMED: [Kind; 2] = [Kind::OtherName, Kind::OtherPort];
 /// The place of a member that the story plays.
 const IT: usize = 2;
 
-/// Starts two nodes that speak TLS with each other. The third member is the story's.
+/// The place of a node of another site that the story plays.
+const AWAY: usize = 3;
+
+/// Starts two nodes that speak TLS with each other. The third member is the story's, and so is the
+/// node of another site.
 fn two_nodes(authority: &Authority) -> Cluster {
     let mut cluster = Cluster::new();
     for place in [0, 1] {
         let good = authority.sign(host_of(&cluster.names[place].clone()), Kind::Good);
         authority.equip(&mut cluster, place, "required", &good);
+        let sites = format!("[sites]\nremote_site = away={}\n", cluster.names[AWAY]);
+        cluster.set_local(place, &(cluster.local_of(place).to_owned() + &sites));
     }
     cluster.start_with(&[0, 1], &Roles::staying(&[0, 1, IT]));
     cluster.await_alive(&[0, 1]);
@@ -175,7 +181,7 @@ fn takes_both_goes_on_without_tls() {
 fn over_tls_a_node_does_what_nodes_do() {
     let authority = Authority::new();
     let cluster = two_nodes(&authority);
-    let good = authority.sign(host_of(&cluster.names[IT]), Kind::Good);
+    let good = authority.sign(host_of(&cluster.names[AWAY]), Kind::Good);
     let config = authority.dialler(Some(&good));
     let ask = |stream: &mut dyn ReadWrite, method: &str, path: &str, body: &str| {
         let length = body.len();
@@ -186,7 +192,7 @@ fn over_tls_a_node_does_what_nodes_do() {
         .expect("taken");
         read_answer(&mut &mut *stream).expect("an answer")
     };
-    let mut stream = dial(&config, cluster.address(IT), cluster.address(0));
+    let mut stream = dial(&config, cluster.address(AWAY), cluster.address(0));
     let timer = Order::once(3_600_000).document("http://127.0.0.1:9/", "");
     let page = format!("/timers?node-for-replicas={}&cluster-view-id=1", cluster.names[1]);
     let requests = [
@@ -204,8 +210,9 @@ fn over_tls_a_node_does_what_nodes_do() {
         let answer = ask(&mut stream, method, path, body);
         assert_eq!(answer.status, 403, "{method} {path}: {answer:?}");
     }
-    let claim = Claim::member(&cluster.names[IT], IT);
+    let claim = Claim::member(&cluster.names[AWAY], AWAY);
     let site = claim.headers().replace("chronos-peer/1", "chronos-site/1");
+    let site = site + "X-Chronos-Site: away\r\n";
     write!(stream, "GET /peer HTTP/1.1\r\nHost: x\r\n{site}\r\n").expect("taken");
     assert_eq!(read_answer(&mut stream).expect("an answer").status, 101);
     for (method, path, body) in &requests[5..] {

@@ -35,6 +35,11 @@ fn command(arguments: &[&str]) -> Command {
 
 /// Starts a node with one unpinned shard and reads its start lines.
 fn start() -> Node {
+    start_with(&[])
+}
+
+/// Starts a node with these variables.
+fn start_with(variables: &[(&str, &str)]) -> Node {
     let arguments = [
         ["--listen", "127.0.0.1:0"],
         ["--admin", "127.0.0.1:0"],
@@ -43,6 +48,7 @@ fn start() -> Node {
     ];
     let mut process = command(&arguments.concat())
         .arg("--no-pin")
+        .envs(variables.iter().copied())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn_tied()
@@ -133,6 +139,27 @@ fn a_node_serves_tells_and_stops_in_order() {
         assert_eq!(status.code(), Some(0), "{logged}");
         assert!(logged.contains("\"message\":\"stopped\""), "{logged}");
     }
+}
+
+/// The limits of core dumps that a process has, in bytes: the soft one and the hard one.
+fn core_limits(process: &str) -> [String; 2] {
+    let limits = std::fs::read_to_string(format!("/proc/{process}/limits")).expect("Linux");
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max core file size"));
+    let mut words = line.expect("a limit").split_whitespace().map(str::to_owned);
+    [(); 2].map(|()| words.next().expect("two limits"))
+}
+
+#[test]
+fn no_core_dump_has_what_a_node_knows_unless_it_is_wanted() {
+    let node = start();
+    let limits = core_limits(&node.process.id().to_string());
+    assert!(limits.iter().all(|limit| limit == "0" || limit == "1"), "{limits:?}");
+    node.signal("TERM");
+    node.end();
+    let node = start_with(&[("CHRONOS_NODE_CORE_DUMPS", "true")]);
+    assert_eq!(core_limits(&node.process.id().to_string()), core_limits("self"));
+    node.signal("TERM");
+    node.end();
 }
 
 #[test]

@@ -57,6 +57,10 @@ fn a_node_alone_without_plain_clients_has_no_plain_port() {
     assert_eq!(node.plain.port(), 0, "{}", node.logged());
     let refused = TcpStream::connect(listen).expect_err("nobody listens");
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    let plain = TcpStream::connect(node.secure).expect("it listens");
+    plain.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let told = answer(plain, b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(told.contains("found no TLS") && !told.contains("the port of"), "{told}");
     let mut client = Client::connect(&node, &authority.trusting(&[&TLS13], None));
     let pong = client.request("GET", "/ping", "");
     assert!(pong.head.starts_with("HTTP/1.1 200 "), "{}", pong.head);

@@ -8,6 +8,7 @@ use std::thread;
 
 use chronos::wire::thrift::{Outcome, parse_reply, write_get_timestamps};
 use kit::children::{self, Tied};
+use kit::until::until;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
@@ -269,6 +270,20 @@ fn calls_in_the_clear_on_the_port_of_tls_are_told_where_it_is() {
     let mut calls = served.secure(&served.trusting());
     calls.stream.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("taken");
     assert_eq!(calls.stream.read(&mut [0; 10]).expect("close_notify"), 0);
+    served.assert_alive();
+}
+
+/// What no TLS begins with ends the connection as soon as it can be told.
+#[test]
+fn nonsense_ends_at_its_first_bytes() {
+    let served = Served::start("");
+    for head in [&[22, 9][..], &[22, 3, 1, 0x40, 0, 2], &[22, 3, 1, 0x40, 0, 1, 0xff, 0, 0]] {
+        let mut stream = connect(served.secure);
+        stream.write_all(head).expect("taken");
+        assert_eq!(rest(&mut stream).first(), Some(&21), "an alert for {head:?}");
+        until("the other end to be closed", PATIENCE, || stream.write_all(&[0; 1_000]).err());
+    }
+    served.node.await_metric("chronos_tls_failed_total", 3);
     served.assert_alive();
 }
 

@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
+use kit::until::until;
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection};
 
@@ -131,6 +132,37 @@ fn wrong_bytes_end_in_an_alert() {
         assert_eq!(told.first(), Some(&21), "{what}: {}", told.escape_ascii());
     }
     node.await_metric("chronos_tls_failed_total", 6);
+    assert_alive(&node, &authority.trusting(&[&TLS13], None));
+}
+
+/// What no TLS begins with ends the connection as soon as it can be told, before the message is
+/// complete, and nothing more is read.
+#[test]
+fn nonsense_ends_at_its_first_bytes() {
+    let (node, authority, _files) = started();
+    let heads: [&[u8]; 7] = [
+        &[22, 9],
+        &[22, 3, 9],
+        &[22, 3, 3, 0xff, 0xff],
+        &[22, 3, 3, 0, 0],
+        &[22, 3, 1, 0x40, 0, 2],
+        &[22, 3, 1, 0x40, 0, 1, 0xff, 0, 0],
+        &[22, 3, 1, 0x40, 0, 1, 0, 1, 0, 9],
+    ];
+    for head in heads {
+        let mut stream = connect(node.secure);
+        stream.write_all(head).expect("taken");
+        let told = rest(&mut stream);
+        assert_eq!(told.first(), Some(&21), "{head:?}: {}", told.escape_ascii());
+        until("the other end to be closed", PATIENCE, || stream.write_all(&[0; 1_000]).err());
+    }
+    // However much follows, it is one that failed.
+    for head in heads {
+        let mut stream = connect(node.secure);
+        let _ = stream.write_all(&[head, &[0x5a; 128 << 10]].concat());
+        let _ = rest(&mut stream);
+    }
+    node.await_metric("chronos_tls_failed_total", 14);
     assert_alive(&node, &authority.trusting(&[&TLS13], None));
 }
 

@@ -17,17 +17,19 @@ use crate::core::gate::{NamedAddresses, addresses};
 use crate::core::peers::address::{PeerAddress, place_of};
 use crate::node::commands::Command;
 
+use crate::control::http_client::place_in;
+
 /// Pause between two look-ups of all names. A change of the members starts a look-up at once.
 const EVERY: Duration = Duration::from_secs(60);
 
 /// Tells the cores the addresses of the members' names, and those of `admins`, the admin APIs as
-/// `host:port`, again and again, until the node stops.
+/// `host:port` or `https://host:port`, again and again, until the node stops.
 pub(crate) async fn tell(
     mut views: watch::Receiver<Arc<View>>,
     admins: Vec<String>,
     commands: mpsc::Sender<Command>,
 ) {
-    let admins: Vec<String> = admins.iter().filter_map(|admin| name_of(admin)).collect();
+    let admins: Vec<String> = admins.iter().filter_map(|admin| name_of(place_in(admin))).collect();
     let (mut known, mut known_admins) = (Vec::new(), Vec::new());
     loop {
         let (_, names) = addresses(&views.borrow_and_update().clone());
@@ -118,7 +120,7 @@ mod tests {
         };
         let (views, changes) = watch::channel(view(&["10.0.0.1", "localhost:7253", "no.invalid"]));
         let (commands, mut told) = mpsc::channel(1);
-        let admins = ["admin.invalid:7254", "localhost:7254", "10.0.0.1:7254"];
+        let admins = ["https://admin.invalid:7254", "localhost:7254", "https://10.0.0.1:7254"];
         let admins = admins.map(str::to_owned).to_vec();
         let task = tokio::spawn(tell(changes, admins, commands));
         let Some(Command::Members(found)) = told.recv().await else { panic!("names are told") };

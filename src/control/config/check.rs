@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::net::SocketAddr;
 
 use super::check_admin;
-use super::check_peer_tls::{self, peers_use_tls};
+use super::check_peer_tls::{self, proves_nodes};
 use super::check_timestamp;
 use super::check_tls;
 use super::error::Problem;
@@ -141,8 +141,7 @@ pub(super) fn open_listeners(config: &Config) -> Vec<OpenListener> {
     let Config { node, tls, admin, timestamp, .. } = config;
     let is_open = |listen: SocketAddr| !listen.ip().to_canonical().is_loopback();
     // Where strangers are taken for nodes, they need no token.
-    let proves_nodes = !config.secret_file.is_empty() || peers_use_tls(config);
-    let takes_strangers = node.accept_strangers && !proves_nodes;
+    let takes_strangers = node.accept_strangers && !proves_nodes(config);
     let asks_for_tokens = !config.tokens_file.is_empty() && !takes_strangers;
     let asks_for_certificates = tls.client_auth == ClientAuth::Required;
     let over_tls = tls.address(node.listen).filter(|_| !asks_for_certificates);
@@ -155,7 +154,8 @@ pub(super) fn open_listeners(config: &Config) -> Vec<OpenListener> {
             let risk = format!("{key}: whoever gets there may create, read and delete timers");
             let remedy = match takes_strangers {
                 true => {
-                    "set [auth] tokens_file (chronos token new) and [cluster] secret_file or tls"
+                    "set [auth] tokens_file (chronos token new), and ask nodes for a proof: \
+                     [cluster] secret_file with secret_required = true, or tls = \"required\""
                 }
                 false => "set [auth] tokens_file (chronos token new)",
             };
@@ -288,7 +288,17 @@ mod tests {
         }
         let strangers = "auth.tokens_file = \"t\"\ncluster.accept_strangers = true\n\
                          [node]\nlisten = \"10.0.0.1:7253\"";
-        assert!(conflict(strangers).contains("[cluster] secret_file or tls"));
+        assert!(conflict(strangers).contains("[cluster] secret_file with secret_required = true"));
+        // What is asked for and not required asks nobody.
+        let secret = "cluster.secret_file = \"s\"\n";
+        let soft = format!("{secret}cluster.secret_required = false\n");
+        let files = "cluster.tls_cert = \"c\"\ncluster.tls_key = \"k\"\ncluster.tls_ca = \"a\"\n";
+        let both = format!("{files}cluster.tls = \"accept-both\"\n");
+        for asks_nobody in [&soft, &both, &format!("{soft}{both}")] {
+            let told = conflict(&format!("{asks_nobody}{strangers}"));
+            assert!(told.contains("whoever gets there may create"), "{asks_nobody}: {told}");
+        }
+        assert!(parse_config(&format!("{secret}{strangers}"), "c.toml").is_ok());
         let with_tls = "cluster.tls = \"required\"\ncluster.tls_cert = \"c\"\n\
                         cluster.tls_key = \"k\"\ncluster.tls_ca = \"a\"\n";
         assert!(parse_config(&format!("{with_tls}{strangers}"), "c.toml").is_ok());

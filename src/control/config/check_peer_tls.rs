@@ -10,6 +10,13 @@ pub(super) fn peers_use_tls(config: &Config) -> bool {
     config.peer_tls.mode == PeerTlsMode::Required
 }
 
+/// Whether nobody is taken for a node who has not proven to be one. A secret that is not required,
+/// and TLS that is one of two ways, prove nothing.
+pub(super) fn proves_nodes(config: &Config) -> bool {
+    let asks_for_secret = !config.secret_file.is_empty() && !config.node.guard.accepts_unproven;
+    asks_for_secret || peers_use_tls(config)
+}
+
 /// Adds a text for each pair of values that are valid alone and contradict each other.
 pub(super) fn check(config: &Config, conflicts: &mut Vec<String>) {
     check_plain_clients(config, conflicts);

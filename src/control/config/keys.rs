@@ -180,7 +180,7 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 104] = [
+pub static KEYS: [Key; 105] = [
     listeners::CLIENTS,
     Key {
         section: "node",
@@ -226,6 +226,16 @@ pub static KEYS: [Key; 104] = [
         help: "Whether each thread stays on its own core.",
         get: |config| Value::Boolean(config.node.pin),
         set: |config, value| config.node.pin = value.boolean(),
+    },
+    Key {
+        section: "node",
+        name: "core_dumps",
+        kind: ValueKind::Boolean,
+        flag: None,
+        help: "Whether the kernel may write core dumps of the process, with all timers and keys in \
+               them.",
+        get: |config| Value::Boolean(config.core_dumps),
+        set: |config, value| config.core_dumps = value.boolean(),
     },
     integer!("node", spin_us in node: u32, 0, 1_000, "microseconds",
         "Wake this much before a due time and spin, for lateness below the kernel's wake-up time. \

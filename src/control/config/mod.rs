@@ -8,6 +8,7 @@ mod check_peer_tls;
 mod check_timestamp;
 mod check_tls;
 mod drop_in;
+mod concealed;
 pub mod error;
 pub(crate) mod files;
 mod identity;

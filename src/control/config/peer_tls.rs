@@ -61,7 +61,7 @@ pub enum PeerTlsError {
     #[error(
         "tls_cert: {file}: expected a certificate with the name {host}, under which the other \
          nodes know this one, and with chronos://{name} if it has names of that kind; make one: \
-         chronos cluster certs --node {host}"
+         chronos cluster certs --node {wanted}"
     )]
     OtherName {
         /// The file as the operator named it.
@@ -70,6 +70,8 @@ pub enum PeerTlsError {
         host: String,
         /// The node's name.
         name: String,
+        /// That of the two of whose kind the certificate's names are.
+        wanted: String,
     },
 }
 
@@ -100,7 +102,9 @@ pub(super) fn read(
     })?;
     let host = host_of(name);
     if !nodes.are_of(Member { name, host: &host }) {
-        return Err(PeerTlsError::OtherName { file: cert.into(), host, name: name.into() });
+        let wanted = if nodes.have_members() { name.into() } else { host.clone() };
+        let (file, name) = (cert.into(), name.into());
+        return Err(PeerTlsError::OtherName { file, host, name, wanted });
     }
     let untimely = nodes.acceptor.untimely(now_s());
     let untimely = untimely.map(|told| format!("[cluster] tls_cert: {cert}: {told}"));

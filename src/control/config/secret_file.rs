@@ -6,6 +6,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use super::concealed::shown;
 use super::regular_file;
 use crate::core::peers::secret::{FILE_BYTES_MAX, SecretError, Secrets};
 use crate::node::callbacks::signing::{self, Signer, SigningError};
@@ -96,7 +97,7 @@ pub(crate) fn read_private(path: &Path, bytes_max: usize) -> Result<Vec<u8>, Sec
     let file = path.display().to_string();
     let unreadable = |error: std::io::Error| {
         let reason = error.to_string();
-        SecretFileError::Unreadable { file: file.clone(), reason }
+        SecretFileError::Unreadable { file: shown(path), reason }
     };
     // Checked before the file is opened as well: what is no file has a message of its own.
     check(&file, &std::fs::metadata(path).map_err(unreadable)?, user_id())?;

@@ -68,6 +68,8 @@ pub struct Config {
     pub tokens_file: String,
     /// Whether listeners that ask nobody who they are may be open to a network.
     pub insecure_open: bool,
+    /// Whether the kernel may write core dumps of this process.
+    pub core_dumps: bool,
     /// Whether this is one of the original service's deployments.
     pub is_drop_in: bool,
     /// The file that [`NodeSettings::signer`] is read from; empty: callbacks are not signed.
@@ -95,6 +97,7 @@ impl Default for Config {
             secret_file: String::new(),
             tokens_file: String::new(),
             insecure_open: false,
+            core_dumps: false,
             is_drop_in: false,
             signing_secrets_file: String::new(),
             callback_tls: CallbackTlsConfig::default(),

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::concealed::shown;
 use super::regular_file;
 use super::secret_file::{SecretFileError, read_private};
 use crate::node::settings::TlsSettings;
@@ -128,7 +129,7 @@ pub(super) fn now_s() -> i64 {
 /// Returns what a file of certificates says.
 pub(super) fn read_file(name: &'static str, path: &str) -> Result<Vec<u8>, TlsFileError> {
     regular_file::read(Path::new(path), FILE_BYTES_MAX).map_err(|error| {
-        let (file, reason) = (path.into(), error.to_string());
+        let (file, reason) = (shown(Path::new(path)), error.to_string());
         TlsFileError::Unreadable { name, file, reason }
     })
 }

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 
 use toml::de::DeValue;
 
+use super::concealed::{CONCEALED, is_secret};
 use crate::base::limits::PEERS_MAX;
 use crate::cluster::view::is_node_name;
 use crate::node::callbacks::policy::Rule;
@@ -330,6 +331,7 @@ impl fmt::Display for Value {
             Value::Integer(number) => f.write_str(&group(*number)),
             Value::Boolean(boolean) => write!(f, "{boolean}"),
             Value::Address(address) => write!(f, "\"{address}\""),
+            Value::Text(text) if is_secret(text) => write!(f, "\"{CONCEALED}\""),
             Value::Text(text) => write!(f, "{}", toml::Value::from(text.as_str())),
             Value::Cores(None) => f.write_str("\"all\""),
             Value::Cores(Some(cores)) => write!(f, "{cores:?}"),
@@ -338,8 +340,12 @@ impl fmt::Display for Value {
     }
 }
 
-/// Quotes text from outside for a message: printable, and at most 60 characters of the text.
+/// Quotes text from outside for a message: printable, at most 60 characters of the text, and
+/// nothing of a secret.
 pub(super) fn quote(text: &str) -> String {
+    if is_secret(text) {
+        return CONCEALED.to_owned();
+    }
     let mut shown: String = text.chars().take(FOUND_CHARACTERS_MAX).collect();
     if shown.len() < text.len() {
         shown.push('…');

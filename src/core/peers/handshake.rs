@@ -13,6 +13,7 @@
 //! X-Chronos-Shard: 0
 //! X-Chronos-Shards: 2
 //! X-Chronos-Complete-Since: 1795200000000
+//! X-Chronos-Site: site1
 //! ```
 //!
 //! An Upgrade is refused with a `Reason` and one of these statuses:
@@ -45,6 +46,7 @@ use httparse::{Header, Request, Response, Status};
 use crate::base::limits::HEADERS_MAX;
 use crate::base::time::WallMs;
 
+use crate::core::gate::SiteNode;
 use crate::core::peers::hello::{Hello, HelloRefusal};
 use crate::core::peers::secret::{Offer, Word};
 use crate::wire::text::Text;
@@ -85,6 +87,14 @@ pub struct Asked {
     pub hello: Hello,
     /// The dialler's nonce and proof.
     pub offer: Offer,
+}
+
+impl Asked {
+    /// Which node of another site the dialler says it is. `None`: it does not tell its site.
+    pub fn site_node(&self) -> Option<SiteNode> {
+        let site = self.hello.site.clone()?;
+        Some(SiteNode { site, name: self.hello.name.clone() })
+    }
 }
 
 /// Appends the request of an Upgrade.
@@ -132,6 +142,9 @@ fn write_headers(out: &mut Vec<u8>, protocol: Protocol, hello: &Hello, proof: Op
     .expect("memory does not fail");
     if let Some(since) = hello.complete_since {
         write!(Text(out), "X-Chronos-Complete-Since: {}\r\n", since.0).expect("as above");
+    }
+    if let Some(site) = &hello.site {
+        write!(Text(out), "X-Chronos-Site: {site}\r\n").expect("as above");
     }
     out.extend_from_slice(b"\r\n");
 }
@@ -267,9 +280,10 @@ fn asked_of(headers: &[Header<'_>]) -> Result<Asked, (u16, &'static str)> {
     let Some(protocol) = known.into_iter().find(|known| asked == Some(known.name())) else {
         return Err((426, "expected Connection: Upgrade and Upgrade: chronos-peer/1"));
     };
-    let name = value_of("X-Chronos-Name").filter(|name| {
+    let is_name = |name: &&str| {
         (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic())
-    });
+    };
+    let name = value_of("X-Chronos-Name").filter(is_name);
     let number = |name| value_of(name)?.parse().ok();
     let hello = || {
         Some(Hello {
@@ -284,6 +298,8 @@ fn asked_of(headers: &[Header<'_>]) -> Result<Asked, (u16, &'static str)> {
                 Some(since) => Some(WallMs(since.parse().ok()?)),
                 None => None,
             },
+            // Nor do they tell their site.
+            site: value_of("X-Chronos-Site").filter(is_name).map(str::to_owned),
         })
     };
     let reason = "expected X-Chronos-Name, -Instance, -Incarnation, -View, -Shard, -Shards";
@@ -309,6 +325,7 @@ mod tests {
             shard: 3,
             shards: 4,
             complete_since: Some(WallMs(1_795_200_000_000)),
+            site: Some("site1".into()),
         }
     }
 

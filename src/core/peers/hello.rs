@@ -25,6 +25,8 @@ pub struct Hello {
     /// Since when, by its wall clock, the node holds everything that it acknowledged and that has
     /// not ended. `None`: the node does not tell.
     pub complete_since: Option<WallMs>,
+    /// What the node's site calls itself. `None`: the node does not tell.
+    pub site: Option<String>,
 }
 
 /// Why a peer, or a request of one, is refused that comes without TLS.

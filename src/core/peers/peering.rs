@@ -27,7 +27,7 @@ use crate::core::peers::behind::Behind;
 use crate::core::peers::counters::PeerCounters;
 use crate::core::peers::hello::Connected;
 use crate::core::peers::hello::Hello;
-use crate::core::peers::site_members::SiteBook;
+use crate::core::peers::site_members::{SiteBook, SiteMembers};
 use crate::core::peers::voice::Voice;
 
 /// Bytes of room that a link must have before its peer is offered again what did not fit. They are
@@ -237,6 +237,7 @@ impl Peering {
         self.talking = self.talking.intersection(wanted);
         self.gapped = self.gapped.intersection(wanted);
         self.hello.view_id = view.id();
+        self.hello.site = view.name_of_site(view.local_site()).map(str::to_owned);
         self.view = view;
         if !wanted.is_empty() {
             self.wake_at = now;
@@ -338,6 +339,13 @@ impl Peering {
     /// The addresses from which nodes of other sites call, as these sites told them.
     pub fn site_callers(&self) -> &[IpAddr] {
         &self.site_callers
+    }
+
+    /// What another site told last of its members. `None`: nothing so far.
+    pub fn told_by(&self, site: PeerIndex) -> Option<&SiteMembers> {
+        let known = self.peers.get(site.index()).and_then(Option::as_ref);
+        let told = known?.site.as_ref()?.told();
+        (!told.nodes.is_empty()).then_some(told)
     }
 
     /// The address at which a peer is dialled.

@@ -325,6 +325,7 @@ fn hello(name: &str, incarnation: u64) -> Hello {
         shard: 0,
         shards: 1,
         complete_since: None,
+        site: None,
     }
 }
 

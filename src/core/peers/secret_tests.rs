@@ -32,6 +32,7 @@ fn hello(name: &str) -> Hello {
         shard: 3,
         shards: 4,
         complete_since: None,
+        site: None,
     }
 }
 

@@ -18,6 +18,7 @@ use crate::wire::chunked::{ChunkError, ChunkedDecoder};
 use crate::wire::request_head::{Framing, HeadProgress, Method, parse_request_head};
 use crate::wire::timer_path::TimerPath;
 
+use crate::core::gate::SiteNode;
 use crate::core::internal_api::PageHead;
 use crate::core::peers::handshake::{self, Asked};
 use crate::core::peers::hello::HelloRefusal;
@@ -125,6 +126,8 @@ pub struct ClientConnection {
     pub is_proven: bool,
     /// Whether the client is a node whose certificate has the name that the node has said.
     pub is_certified: bool,
+    /// Which node of another site the client has said it is, once it was believed.
+    pub site_node: Option<Box<SiteNode>>,
     /// TLS, if the client speaks it.
     pub secured: Option<Box<Secured>>,
     /// Whether the first bytes are looked at before anything else: they may be those of a node that
@@ -178,6 +181,7 @@ impl ClientConnection {
             challenge: None,
             is_proven: false,
             is_certified: false,
+            site_node: None,
             secured: None,
             is_judged_first: false,
             page: None,
@@ -212,6 +216,9 @@ impl ClientConnection {
             return Appetite::Hungry;
         }
         let caller = self.caller(far_ends);
+        if self.site_node.is_some() && !self.is_still_known(api, caller) {
+            return Appetite::Hungry;
+        }
         let limits = api.limits;
         let mut budget = limits.pipelined_requests_per_turn_max;
         self.is_deferred = false;
@@ -234,6 +241,16 @@ impl ClientConnection {
         }
         let has_more = self.is_deferred || (budget == 0 && !self.partial.is_empty());
         if has_more || self.is_backed_up(limits) { Appetite::Full } else { Appetite::Hungry }
+    }
+
+    /// Returns whether a node of another site still is one. If not, it is told so.
+    #[cold]
+    fn is_still_known(&mut self, api: &mut Api<'_>, caller: Caller<'_>) -> bool {
+        let Some(node) = self.site_node.as_deref() else { return true };
+        let Err(refusal) = api.service.admit_site(api.core, caller, node) else { return true };
+        let refusal = api.core.inbound_refused(refusal);
+        self.fail(api.service, 403, &refusal.to_string());
+        false
     }
 
     /// Who makes the requests on this connection.

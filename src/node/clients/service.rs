@@ -23,7 +23,7 @@ use crate::wire::timer_json::JsonScratch;
 use crate::wire::timer_path::{PublicId, TimerPath};
 
 use crate::core::Core;
-use crate::core::gate::Gate;
+use crate::core::gate::{Gate, SiteNode};
 use crate::core::internal_api::{PageHead, copy_of};
 use crate::core::peers::actions::InboundId;
 use crate::core::peers::address::host_of;
@@ -49,6 +49,8 @@ const NODES_ONLY: &str = "this is TLS between nodes (cluster.tls), for what node
     clients ask without TLS here, or over TLS at [node] listen_tls";
 /// The answer to a node that has not said who it is.
 const UPGRADE_FIRST: &str = "over TLS a node says who it is first: Upgrade: chronos-site/1";
+/// The answer to a node that does not say of which site it is.
+const SITELESS: &str = "X-Chronos-Site: expected the site of this node, got none";
 /// Number of references whose memory is kept.
 const REFERENCES_KEPT: usize = 1_024;
 
@@ -565,8 +567,9 @@ impl Service {
 
     /// Decides about an Upgrade: what is asked for, the nonce with which the other end was
     /// challenged, if it was, and TLS, if it is spoken. The checks come in this order: the other
-    /// end calls from the address of the node that it says it is, its certificate has this name, it
-    /// knows the secret, and the core takes the connection.
+    /// end calls from the address of the node that it says it is, or is a node of another site that
+    /// is known, its certificate has this name, it knows the secret, and the core takes the
+    /// connection.
     pub fn admit_upgrade(
         &mut self,
         (now, core): (Now, &mut Core),
@@ -580,7 +583,7 @@ impl Service {
             Protocol::Site if self.guard.secrets.is_none() && !caller.is_node => {
                 Err(HelloRefusal::NoSecret)
             }
-            Protocol::Site => self.admit_address(core, caller).map_err(HelloRefusal::NoSite),
+            Protocol::Site => self.admit_site_address(core, caller, asked.site_node()),
         };
         let is_it = is_at_home.and_then(|()| self.judge_certificate(name, shown));
         is_it.map_err(|refusal| core.inbound_refused(refusal))?;
@@ -611,6 +614,34 @@ impl Service {
             // without one.
             (Protocol::Site, _) => Err(HelloRefusal::NoSecret),
         }
+    }
+
+    /// Returns whether a node of another site may say who it is from where it calls. The address is
+    /// looked at first: who is at none of a node's learns nothing.
+    fn admit_site_address(
+        &mut self,
+        core: &Core,
+        caller: Caller<'_>,
+        node: Option<SiteNode>,
+    ) -> Result<(), HelloRefusal> {
+        self.admit_address(core, caller).map_err(HelloRefusal::NoSite)?;
+        match node {
+            Some(node) => self.admit_site(core, caller, &node),
+            None if caller.is_node => Err(HelloRefusal::NoSite(SITELESS.to_owned())),
+            // A version that tells no site proves the secret.
+            None => Ok(()),
+        }
+    }
+
+    /// Returns whether the caller is a node of another site, as which it has said that it comes.
+    pub fn admit_site(
+        &mut self,
+        core: &Core,
+        caller: Caller<'_>,
+        node: &SiteNode,
+    ) -> Result<(), HelloRefusal> {
+        let address = caller.far_ends.of(caller.socket).map(|address| address.ip());
+        self.gate.admit_site(core.view(), node, address, |site| core.told_by(site))
     }
 
     /// Judges whether the node of this name may come as it comes: with this certificate, or without

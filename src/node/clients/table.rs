@@ -300,6 +300,7 @@ impl Clients {
                 Ok(Admitted::Site(proof)) => {
                     connection.is_proven = proof.is_some();
                     connection.is_certified = caller.is_node;
+                    connection.site_node = asked.site_node().map(Box::new);
                     let own = core.hello();
                     write_acceptance(&mut connection.out, Protocol::Site, &own, proof);
                 }
@@ -566,7 +567,8 @@ impl Clients {
     fn finish(&mut self, io: &mut Io<'_>, place: u32) {
         let ring = &mut *io.ring;
         let Some(connection) = self.connections.at_mut(place) else { return };
-        if connection.has_ended || self.is_stopping {
+        let is_nonsense = connection.secured.as_ref().is_some_and(|secured| secured.is_nonsense);
+        if connection.has_ended || is_nonsense || self.is_stopping {
             return self.close(ring, place);
         }
         if !connection.is_lingering {

@@ -9,7 +9,7 @@ use crate::ring::Received;
 use crate::node::clients::service::Api;
 use crate::node::clients::table::Clients;
 use crate::node::handshakes::queue::Waiting;
-use crate::node::handshakes::secured::Progress;
+use crate::node::handshakes::secured::{Kept, Progress};
 use crate::node::io::Io;
 use crate::node::settings::PeerTls;
 use crate::tls::session::may_be_tls;
@@ -17,6 +17,10 @@ use crate::tls::session::may_be_tls;
 /// The answer to plain HTTP where TLS is spoken.
 const PLAIN: &str = "this port speaks TLS and found no TLS; ask for https:// here, or use the port \
                      of [node] listen";
+
+/// The same where nothing is taken in the clear at all.
+const PLAIN_NOWHERE: &str =
+    "this port speaks TLS and found no TLS; ask for https:// here ([node] plain_clients = false)";
 
 /// The answer to whatever comes in the clear where only nodes connect, over TLS.
 const CLOSED: &str = "nothing is taken here in the clear ([node] plain_clients = false); ask for \
@@ -83,14 +87,24 @@ impl Clients {
         let Some(connection) = self.connections.at_mut(place) else { return };
         let socket = connection.socket;
         let Some(secured) = &mut connection.secured else { return };
+        if secured.is_broken() {
+            return;
+        }
         let wire = io.ring.bytes_mut(received);
         if secured.is_handshaking() {
-            let may_go_on = secured.keep(wire);
+            let kept = secured.keep(wire);
+            match kept {
+                Kept::Hungry | Kept::Full => {}
+                Kept::Plain => {
+                    return self.progressed(io, core, place, (Progress::Plain, Vec::new()));
+                }
+                Kept::Nonsense => return self.break_off(place),
+            }
             if !secured.is_queued {
                 secured.is_queued = true;
                 self.handshakes.wait(Waiting { kind: secured.kind, place, socket });
             }
-            if !may_go_on && !connection.is_paused {
+            if kept == Kept::Full && !connection.is_paused {
                 connection.is_paused = true;
                 io.ring.pause(socket);
             }
@@ -171,9 +185,10 @@ impl Clients {
     /// Answers a client that speaks plain HTTP, and closes.
     fn refuse_plain(&mut self, place: u32) {
         self.handshakes.failed += 1;
+        let told = if self.takes_plain { PLAIN } else { PLAIN_NOWHERE };
         if let Some(connection) = self.connections.at_mut(place) {
             connection.secured = None;
-            connection.fail(&mut self.service, 400, PLAIN);
+            connection.fail(&mut self.service, 400, told);
         }
     }
 

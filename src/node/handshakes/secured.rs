@@ -3,7 +3,10 @@
 use crate::base::time::MonoNs;
 use crate::node::buffer_pool::BufferPool;
 use crate::tls::acceptor::Acceptor;
-use crate::tls::session::{Session, TlsError, may_be_tls};
+use crate::tls::session::{
+    DECODE_ERROR, FIRST_FLIGHT_BYTES, FIRST_HEADS_BYTES, Session, TlsError, may_be_client_hello,
+    may_be_tls,
+};
 
 /// Most bytes of a handshake. A chain of certificates with keys of RSA has some 10 KiB.
 const HANDSHAKE_BYTES_MAX: usize = 64 << 10;
@@ -41,6 +44,19 @@ pub enum Progress {
     Broken,
 }
 
+/// What to do after bytes of a handshake have come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kept {
+    /// Receive more. The handshake goes on when the core has time for it.
+    Hungry,
+    /// Receive no more until then.
+    Full,
+    /// The client speaks in the clear, or nonsense. Nothing was kept.
+    Plain,
+    /// No TLS begins like that. Only an alert leaves, and nothing more is read.
+    Nonsense,
+}
+
 /// TLS on one connection.
 #[derive(Debug)]
 pub struct Secured {
@@ -57,6 +73,12 @@ pub struct Secured {
     pub has_ended: bool,
     /// Whether the server has said so.
     has_closed: bool,
+    /// Whether the server has sent anything of the handshake.
+    has_spoken: bool,
+    /// Whether the client's first bytes were none of TLS: nobody waits for more than an alert.
+    pub is_nonsense: bool,
+    /// Whether that alert has to leave.
+    owes_alert: bool,
     /// Which queue the connection waits in, and with what it is accepted.
     pub kind: Kind,
 }
@@ -85,6 +107,9 @@ impl Secured {
             is_queued: false,
             has_ended: false,
             has_closed: false,
+            has_spoken: false,
+            is_nonsense: false,
+            owes_alert: false,
             kind,
         }
     }
@@ -122,11 +147,23 @@ impl Secured {
         self.waiting.capacity() + taken
     }
 
-    /// Keeps bytes until the core has time for the handshake. Returns whether more may be received
-    /// until then.
-    pub fn keep(&mut self, wire: &[u8]) -> bool {
+    /// Keeps bytes until the core has time for the handshake. What no TLS begins with does not get
+    /// that far.
+    pub fn keep(&mut self, wire: &[u8]) -> Kept {
+        let is_new = matches!(self.stage, Stage::New);
+        if is_new && self.waiting.is_empty() && !wire.is_empty() && !may_be_tls(wire) {
+            return Kept::Plain;
+        }
+        // The heads are complete in the first bytes, or cut by whoever sends them.
+        let judged_bytes = self.waiting.len();
         self.waiting.extend_from_slice(wire);
-        self.waiting.len() <= WAITING_BYTES_MAX
+        if is_new && judged_bytes < FIRST_HEADS_BYTES && !may_be_client_hello(&self.waiting) {
+            (self.is_nonsense, self.owes_alert) = (true, true);
+            self.give_up();
+            return Kept::Nonsense;
+        }
+        let bytes_max = if is_new { FIRST_FLIGHT_BYTES } else { WAITING_BYTES_MAX };
+        if self.waiting.len() <= bytes_max { Kept::Hungry } else { Kept::Full }
     }
 
     /// Goes on with the handshake. What follows it is appended to `plain`.
@@ -144,6 +181,7 @@ impl Secured {
         }
         self.handshake_bytes += wire.len();
         let progress = self.receive(&wire, plain);
+        self.is_nonsense = !self.has_spoken && progress == Progress::Broken;
         match std::mem::replace(&mut self.stage, Stage::Broken(None)) {
             Stage::Shaking(session) if !session.is_handshaking() => {
                 let is_resumed = session.is_resumed();
@@ -195,7 +233,9 @@ impl Secured {
         match &self.stage {
             Stage::New => false,
             Stage::Shaking(session) | Stage::Open(session) => session.wants_to_send(),
-            Stage::Broken(session) => session.as_ref().is_some_and(Session::wants_to_send),
+            Stage::Broken(session) => {
+                self.owes_alert || session.as_ref().is_some_and(Session::wants_to_send)
+            }
         }
     }
 
@@ -224,12 +264,18 @@ impl Secured {
             }
             Stage::Broken(session) => {
                 *out = Vec::new();
+                if std::mem::take(&mut self.owes_alert) {
+                    let mut wire = pool.take();
+                    wire.extend_from_slice(&DECODE_ERROR);
+                    return Some(wire);
+                }
                 session.as_mut()?
             }
         };
         if !session.wants_to_send() {
             return None;
         }
+        self.has_spoken = true;
         let mut wire = pool.take();
         session.send(&mut wire);
         Some(wire)

@@ -43,6 +43,8 @@ pub struct TimestampServer {
     /// Where requests take their timestamps.
     pub issuer: Issuer,
     pub(super) form: Form,
+    /// Whether there is a port for calls in the clear.
+    pub(super) takes_plain: bool,
     connections_max: usize,
     pub(super) idle_timeout_ms: u64,
     pub(super) connections: Slots<TimestampConnection>,
@@ -69,6 +71,7 @@ impl TimestampServer {
             refused: 0,
             protocol_errors: 0,
             form: if settings.strict_replies { Form::Strict } else { Form::Old },
+            takes_plain: settings.listen.is_some(),
             connections_max: settings.connections_per_core_max as usize,
             idle_timeout_ms: settings.idle_timeout_ms,
             connections: Slots::new(),
@@ -397,7 +400,8 @@ impl TimestampServer {
     pub(super) fn finish(&mut self, io: &mut Io<'_>, place: u32) {
         let ring = &mut *io.ring;
         let Some(connection) = self.connections.at_mut(place) else { return };
-        if !connection.may_linger || connection.has_ended || self.is_stopping {
+        let is_nonsense = connection.secured.as_ref().is_some_and(|secured| secured.is_nonsense);
+        if !connection.may_linger || is_nonsense || connection.has_ended || self.is_stopping {
             return self.close(ring, place);
         }
         if !connection.is_lingering {

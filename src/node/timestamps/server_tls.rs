@@ -6,13 +6,16 @@ use crate::ring::{Received, SocketId};
 use crate::wire::thrift::{ExceptionKind, refuse_first};
 
 use crate::node::handshakes::queue::{Handshakes, Waiting};
-use crate::node::handshakes::secured::{Kind, Progress};
+use crate::node::handshakes::secured::{Kept, Kind, Progress};
 use crate::node::io::Io;
 use crate::node::timestamps::server::{TimestampServer, of};
 
 /// The answer to a call in the clear where TLS is spoken.
 const PLAIN: &str = "this port speaks TLS and found a call in the clear; speak TLS here, or use \
                      the port of [timestamp] listen";
+
+/// The same where there is no such port.
+const PLAIN_NOWHERE: &str = "this port speaks TLS and found a call in the clear; speak TLS here";
 
 impl TimestampServer {
     /// Takes bytes of a client that speaks TLS.
@@ -28,12 +31,24 @@ impl TimestampServer {
         let Some(secured) = &mut connection.secured else { return };
         let wire = io.ring.bytes_mut(received);
         if secured.is_handshaking() {
-            let may_go_on = secured.keep(wire);
+            let kept = secured.keep(wire);
+            let progress = match kept {
+                Kept::Hungry | Kept::Full => None,
+                Kept::Plain => Some(Progress::Plain),
+                Kept::Nonsense => Some(Progress::Broken),
+            };
+            if let Some(progress) = progress {
+                let mut plain = std::mem::take(&mut handshakes.plain);
+                if progress == Progress::Plain {
+                    plain.extend_from_slice(wire);
+                }
+                return self.progressed(io, handshakes, (place, socket), (progress, plain));
+            }
             if !secured.is_queued {
                 secured.is_queued = true;
                 handshakes.wait(Waiting { kind: secured.kind, place, socket });
             }
-            if !may_go_on && !connection.is_paused {
+            if kept == Kept::Full && !connection.is_paused {
                 connection.is_paused = true;
                 io.ring.pause(socket);
             }
@@ -117,7 +132,8 @@ impl TimestampServer {
                 handshakes.note_failed(Kind::Timestamps);
                 connection.secured = None;
                 connection.is_closing = true;
-                let why = (ExceptionKind::InternalError, PLAIN);
+                let told = if self.takes_plain { PLAIN } else { PLAIN_NOWHERE };
+                let why = (ExceptionKind::InternalError, told);
                 refuse_first(&mut connection.out, self.form, &plain, why);
                 plain.clear();
             }
