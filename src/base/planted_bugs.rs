@@ -130,6 +130,14 @@ pub enum Bug {
     /// A node that hears of a timer from another site tells the holders, and keeps nothing: they
     /// may be frozen, or die, before they hear of it.
     CopyOfSiteOnlyPassedOn = 83,
+    /// An attempt does not use up its moment, so that the next one follows at once.
+    MomentUsedTwice = 84,
+    /// A callback begins at a destination that is paused.
+    PauseOverlooked = 85,
+    /// Each node of a cluster takes the whole rate of a destination.
+    RateNotDivided = 86,
+    /// A pop that waits for its destination is attempted although the next rank is about to.
+    DelayedPopKept = 87,
 }
 
 impl Bug {
@@ -141,7 +149,7 @@ impl Bug {
     }
 
     /// The bugs that the simulator of one node must find.
-    pub const ONE_NODE: [Bug; 12] = [
+    pub const ONE_NODE: [Bug; 14] = [
         Bug::DrainOneTooFew,
         Bug::FileTwoAhead,
         Bug::RepeatForOffByOne,
@@ -154,10 +162,12 @@ impl Bug {
         Bug::KeepOldSchedule,
         Bug::LeakCredit,
         Bug::IdleHostKeepsLane,
+        Bug::MomentUsedTwice,
+        Bug::PauseOverlooked,
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.
-    pub const CLUSTER: [Bug; 15] = [
+    pub const CLUSTER: [Bug; 17] = [
         Bug::SkipOneReplica,
         Bug::DoNotTellReplicasOfPop,
         Bug::DropTombstonesAtRestart,
@@ -173,6 +183,8 @@ impl Bug {
         Bug::WokenCorePopsUnheard,
         Bug::LearnFutureVersion,
         Bug::RefusalCountsAsAnswered,
+        Bug::RateNotDivided,
+        Bug::DelayedPopKept,
     ];
 
     /// The bugs of the journal. The simulators with a disk must find each.

@@ -33,6 +33,7 @@ mod config;
 pub mod counters;
 pub mod effects;
 mod ended;
+mod flow;
 pub mod inspect;
 pub mod journal;
 mod keep;
@@ -111,10 +112,12 @@ impl Shard {
         let tick = now.mono.tick_floor();
         let minter = Minter::new(config.instance, config.shards, config.own, now.wall)
             .salted(config.hash_seed);
+        let (mut records, peers) = (Records::new(&config, tick), Peers::new(config.view.clone()));
+        records.hosts_mut().set_share(peers.share());
         Self {
-            records: Records::new(&config, tick),
+            records,
             pops: Pops::default(),
-            peers: Peers::new(config.view.clone()),
+            peers,
             writes: Writes::default(),
             reads: Reads::default(),
             questions: Questions::new(tick, &config.cluster),
@@ -172,6 +175,7 @@ impl Shard {
         self.turns.at = tick;
         self.notice_absence();
         self.turns.ticked_at = tick;
+        self.turn_flows(now, outbox);
         self.turn_wheel(now, tick, outbox);
         self.hosts_in_trouble(now, outbox);
         if self.turns.may_sweep(SWEEP_EVERY_MS) {
@@ -236,6 +240,7 @@ impl Shard {
             self.turns.ticked_at = self.turns.at;
         }
         self.peers.see(view);
+        self.records.hosts_mut().set_share(self.peers.share());
         self.records.recount_tags(&self.peers, now.mono.tick_floor());
         self.settle_writes(now, outbox);
         self.collect.forget_windows();
@@ -258,6 +263,7 @@ impl Shard {
             self.peers.returned(now.mono.tick_floor(), peer, former);
         }
         if (former == Liveness::Dead) != (liveness == Liveness::Dead) {
+            self.records.hosts_mut().set_share(self.peers.share());
             self.records.recount_tags(&self.peers, now.mono.tick_floor());
         }
         if liveness != Liveness::Alive {
@@ -279,7 +285,8 @@ impl Shard {
         if self.pops.is_behind || self.records.hosts().has_waiting_in_trouble() {
             return Some(Tick(0));
         }
-        let work = [self.reconcile.next_wake(), self.questions.next_wake()];
+        let flows = self.records.hosts().flows_wake();
+        let work = [self.reconcile.next_wake(), self.questions.next_wake(), flows];
         let wakes = [self.records.next_wake(), self.collect.next_wake()].into_iter().chain(work);
         wakes.flatten().min()
     }

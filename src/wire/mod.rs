@@ -6,6 +6,7 @@ pub mod answer_head;
 pub(crate) mod answer_reader;
 pub mod callback_uri;
 pub mod chunked;
+pub mod destination;
 pub mod internal_json;
 pub(crate) mod json;
 pub mod leb128;
