@@ -161,22 +161,32 @@ fn place_of(core: ShardIndex) -> (usize, u64) {
 pub struct Destination {
     /// Host and port, or a host at all its ports, as `wire::destination` writes them.
     pub name: Box<str>,
+    /// What may be asked of it.
     pub rule: Rule,
     /// What this node has used.
     pub meter: Arc<Meter>,
 }
 
+/// Both have the same rule. What is used of it is not compared.
+impl PartialEq for Destination {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, self.rule) == (&other.name, other.rule)
+    }
+}
+
+impl Eq for Destination {}
+
 /// All destinations that have rules.
-#[derive(Clone, Debug, Default)]
-pub struct Destinations {
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DestinationTable {
     /// By name.
     all: Vec<Destination>,
 }
 
-impl Destinations {
+impl DestinationTable {
     /// A table of at most [`DESTINATIONS_MAX`] rules, in the order of their names. What is used of
     /// a destination that `former` has, too, goes on.
-    pub fn new(rules: impl IntoIterator<Item = (String, Rule)>, former: &Destinations) -> Self {
+    pub fn new(rules: impl IntoIterator<Item = (String, Rule)>, former: &DestinationTable) -> Self {
         let make = |(name, rule): (String, Rule)| {
             let meter = match former.find(&name) {
                 Some(before) => {
@@ -205,7 +215,7 @@ impl Destinations {
         self.place(name).map(|at| &self.all[at])
     }
 
-    /// The place in [`Destinations::all`] of the rule for a host and its port: that of both if
+    /// The place in [`DestinationTable::all`] of the rule for a host and its port: that of both if
     /// there is one, otherwise that of the host. `name` is `host:port`.
     pub fn place_for(&self, name: &str) -> Option<usize> {
         let host = name.rfind(':').map_or(name, |colon| &name[..colon]);
@@ -278,7 +288,7 @@ mod tests {
         let rule = |max| Rule { max_in_flight: Some(max), ..Rule::default() };
         let rules = [("b.example", 1), ("b.example:81", 2), ("[::1]", 3), ("[::1]:80", 4)];
         let rules = rules.map(|(name, max)| (name.to_owned(), rule(max)));
-        let table = Destinations::new(rules, &Destinations::default());
+        let table = DestinationTable::new(rules, &DestinationTable::default());
         let max_of = |name| table.place_for(name).map(|at| table.all()[at].rule.max_in_flight);
         assert_eq!(max_of("b.example:81"), Some(Some(2)));
         assert_eq!(max_of("b.example:80"), Some(Some(1)));
@@ -289,15 +299,15 @@ mod tests {
     #[test]
     fn what_is_used_goes_on_when_rules_change() {
         let rule = Rule { per_1000_s: Some(1_000), ..Rule::default() };
-        let first = Destinations::new([("a".into(), rule)], &Destinations::default());
+        let first = DestinationTable::new([("a".into(), rule)], &DestinationTable::default());
         assert!(first.all()[0].meter.take_place(1));
         let at = MonoNs(MS * MS);
         first.all()[0].meter.reserve(at, 1_000 * MS);
-        let same = Destinations::new([("a".into(), rule), ("b".into(), rule)], &first);
+        let same = DestinationTable::new([("a".into(), rule), ("b".into(), rule)], &first);
         assert_eq!(same.all()[0].meter.places(), 1);
         assert!(same.all()[0].meter.reserve(at, MS) > at);
         let faster = Rule { per_1000_s: Some(9_000), ..rule };
-        let other = Destinations::new([("a".into(), faster)], &same);
+        let other = DestinationTable::new([("a".into(), faster)], &same);
         assert!(other.all()[0].meter.reserve(at, MS) <= at, "the rate begins anew");
         assert_eq!(other.all()[0].meter.places(), 1);
     }

@@ -16,6 +16,7 @@ use crate::node::callbacks::lanes::Lanes;
 use crate::node::callbacks::policy::{Destinations, Rules};
 use crate::node::clients::table::Clients;
 use crate::node::commands::{Command, Commands};
+use crate::node::destinations::{Heard, Surveys};
 use crate::node::handshakes::secured::Kind;
 use crate::node::io::Io;
 use crate::node::journal::disk::Disk;
@@ -54,6 +55,10 @@ pub struct Engine {
     pub own: usize,
     /// Set by a thread that wants the node to stop.
     pub stop: Arc<AtomicBool>,
+    /// Questions of operators for the state of callback hosts.
+    pub surveys: Surveys,
+    /// Where the control thread hears what peers tell of destinations.
+    pub heard: Option<Heard>,
     /// The limits for clients and turns.
     pub limits: Limits,
     /// The disk of the core's journal, if it has one.
@@ -79,6 +84,7 @@ impl Driver for Engine {
         let mut io = Io { now, ring: &mut self.ring };
         self.clients.hand_over(&mut io, &mut self.core, &mut self.peers);
         self.obey(now);
+        self.surveys.go_on(now, self.core.shard());
         self.shake_hands(now);
         let mut io = Io { now, ring: &mut self.ring };
         self.clients.resume(&mut io, &mut self.core);
@@ -126,6 +132,9 @@ impl Driver for Engine {
     }
 
     fn answer(&mut self, now: Now) {
+        while let Some(lines) = self.core.next_orders() {
+            self.heard.iter().for_each(|heard| heard.push(lines.clone()));
+        }
         self.clients.deliver_replies(&mut self.core);
         self.issue(now);
         self.clients.flush(&mut Io { now, ring: &mut self.ring });
@@ -292,6 +301,14 @@ impl Engine {
                     self.clients.set_peer_tls(tls.as_ref());
                     self.peers.set_tls(&mut Io { now, ring: &mut self.ring }, core, tls);
                 }
+                Command::Destinations(rules) => {
+                    core.set_flow_rules(now, Arc::clone(&rules.table));
+                    self.heard = Some(rules.heard.clone());
+                    if self.own == 0 {
+                        rules.tell.iter().for_each(|lines| core.tell_orders(lines));
+                    }
+                }
+                Command::Survey(survey) => self.surveys.push(survey),
                 Command::TimestampMaster(master) => self.timestamps.issuer.set_master(master),
             }
         }

@@ -33,6 +33,7 @@ use crate::node::callbacks::policy::Destinations;
 use crate::node::clients::service::Service;
 use crate::node::clients::table::{Clients, PLAIN_LISTENER, TLS_LISTENER};
 use crate::node::commands::{Command, Commander, Commands};
+use crate::node::destinations::Surveys;
 use crate::node::engine::Engine;
 use crate::node::files::FileShares;
 use crate::node::handshakes::queue::Handshakes;
@@ -631,11 +632,14 @@ impl Seat {
             meters: self.meters,
             own: self.own,
             stop: self.stop,
+            surveys: Surveys::default(),
+            heard: None,
             limits: settings.limits.clone(),
             disk: segments.zip(wall).map(|(segments, wall)| Disk::new(segments, wall)),
             failed: None,
             spin_ns: u64::from(settings.spin_us) * 1_000,
         };
+        engine.core.set_flow_rules(began, Arc::clone(&settings.destinations));
         engine.callbacks.signer.clone_from(&settings.signer);
         engine.callbacks.set_connector(&mut engine.ring, settings.connector.clone());
         engine.set_destinations(Destinations { listeners, rules: settings.rules.clone() });

@@ -8,18 +8,22 @@
 
 use std::sync::Arc;
 
-use crate::base::destinations::Destinations;
+use crate::base::destinations::DestinationTable;
 use crate::base::ids::{HostId, ShardIndex, Slot};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
+use crate::wire::peer_message::{PeerRefusal, PeerResult};
 
 use super::Shard;
 use super::effects::{HostState, Outbox};
+use super::parts::peers::Teller;
 use super::records::{FlowId, Host, Next, Record};
 
 /// Most pops of a rule that are looked at in one turn. Most of them begin or are left to the next
 /// rank.
 const LOOKS_PER_TURN_MAX: usize = 256;
+/// Most messages with orders that are passed on in a turn.
+const ORDERS_PER_TURN_MAX: usize = 128;
 /// So long before the next rank's turn a pop that waits is left to it: a callback that began just
 /// before would still run then, and the next rank would repeat it.
 const BEFORE_NEXT_RANK_MS: u64 = 500;
@@ -27,9 +31,9 @@ const BEFORE_NEXT_RANK_MS: u64 = 500;
 impl Shard {
     /// Takes the rules of destinations that hold from now on. The driver shares them with other
     /// shards.
-    pub fn set_destinations(&mut self, now: Now, table: Arc<Destinations>, outbox: &mut Outbox) {
+    pub fn set_flow_rules(&mut self, now: Now, table: Arc<DestinationTable>, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
-        let waiting = self.records.hosts_mut().set_destinations(table, tick);
+        let waiting = self.records.hosts_mut().set_flow_rules(table, tick);
         for host in waiting {
             self.start_waiting(now, host, outbox);
         }
@@ -112,6 +116,24 @@ impl Shard {
         self.records.reach(slot, present - 1)
     }
 
+    /// Passes on what a node of this site tells of orders. Each site has its own.
+    pub(super) fn take_orders(
+        &mut self,
+        teller: Teller,
+        lines: &[u8],
+        outbox: &mut Outbox,
+    ) -> PeerResult<'static> {
+        let members = self.peers.view.connected_nodes();
+        if !teller.peer.is_some_and(|peer| members.contains(peer)) {
+            return PeerResult::Refused(PeerRefusal::Malformed);
+        }
+        if outbox.orders.len() >= ORDERS_PER_TURN_MAX {
+            return PeerResult::Busy;
+        }
+        outbox.orders.push(lines.into());
+        PeerResult::Held
+    }
+
     /// Appends how a portion of the hosts with lanes are, from the place `from` on. Returns where
     /// the next portion begins; `None`: this was the last.
     pub fn survey(
@@ -144,3 +166,7 @@ impl Shard {
         (next < hosts.places()).then_some(next)
     }
 }
+
+#[cfg(test)]
+#[path = "flow_tests.rs"]
+mod tests;

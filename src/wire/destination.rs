@@ -137,6 +137,93 @@ pub fn write_rule(rule: &Rule, out: &mut String) {
     let _ = write!(out, "\"{PAUSED}\":{}}}", rule.is_paused);
 }
 
+/// A destination and its rule as a line of words: `10.0.0.1:8080 max-in-flight=8
+/// rate-per-second=0.5 paused`. The configuration has such lines. The error is a sentence.
+pub fn parse_line(line: &str) -> Result<(String, Rule), DocumentError> {
+    let mut words = line.split(' ').filter(|word| !word.is_empty());
+    let name = destination_of(words.next().unwrap_or_default())?;
+    let (mut max_in_flight, mut per_1000_s, mut is_paused) = (None, None, None);
+    for word in words {
+        let wrong = || {
+            let got: String = word.chars().take(60).flat_map(char::escape_default).collect();
+            let told = format!("expected {MAX_IN_FLIGHT}=, {RATE}= or {PAUSED}, got \"{got}\"");
+            DocumentError(told.into())
+        };
+        match word.split_once('=') {
+            Some((MAX_IN_FLIGHT, max)) => {
+                let is_digits = max.bytes().all(|byte| byte.is_ascii_digit());
+                let max = max.parse().ok().filter(|max| is_digits && (1..=IN_FLIGHT_MAX).contains(max));
+                set_once(&mut max_in_flight, max.ok_or_else(wrong)?, MAX_IN_FLIGHT)?;
+            }
+            Some((RATE, rate)) => {
+                let rate = per_1000_s_of(rate.parse().map_err(|_| wrong())?)?;
+                set_once(&mut per_1000_s, rate, RATE)?;
+            }
+            None if word == PAUSED => set_once(&mut is_paused, true, PAUSED)?,
+            _ => return Err(wrong()),
+        }
+    }
+    Ok((name, Rule { max_in_flight, per_1000_s, is_paused: is_paused.unwrap_or(false) }))
+}
+
+/// Writes a line as [`parse_line`] reads it.
+pub fn write_line(name: &str, rule: &Rule) -> String {
+    let mut line = name.to_owned();
+    // Writing to a text does not fail.
+    if let Some(max) = rule.max_in_flight {
+        let _ = write!(line, " {MAX_IN_FLIGHT}={max}");
+    }
+    if let Some(rate) = rule.per_1000_s {
+        let _ = write!(line, " {RATE}={}", per_second_of(rate));
+    }
+    if rule.is_paused {
+        let _ = write!(line, " {PAUSED}");
+    }
+    line
+}
+
+/// What an operator ordered for a destination, and when. Nodes tell each other, and keep, lines of
+/// these: `milliseconds node order`, and `order` is a line of [`parse_line`], or `- name` if the
+/// operator took the rule back. Of two orders for a destination the later one counts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ordered {
+    /// When it was ordered, in ms of the wall clock, and by which node: orders compare by this.
+    pub stamp: (u64, u32),
+    /// The destination, in its one form.
+    pub name: String,
+    /// `None`: what is configured holds.
+    pub rule: Option<Rule>,
+}
+
+/// Most bytes of a line of [`Ordered`].
+pub const ORDERED_BYTES_MAX: usize = 400;
+
+impl Ordered {
+    /// Appends the line.
+    pub fn write(&self, out: &mut String) {
+        let (ms, node) = self.stamp;
+        let _ = match &self.rule {
+            Some(rule) => writeln!(out, "{ms} {node} {}", write_line(&self.name, rule)),
+            None => writeln!(out, "{ms} {node} - {}", self.name),
+        };
+    }
+
+    /// Reads a line without its end. `None`: it is no such line.
+    pub fn parse(line: &str) -> Option<Self> {
+        if line.len() > ORDERED_BYTES_MAX {
+            return None;
+        }
+        let (ms, rest) = line.split_once(' ')?;
+        let (node, rest) = rest.split_once(' ')?;
+        let stamp = (ms.parse().ok()?, node.parse().ok()?);
+        let (name, rule) = match rest.strip_prefix("- ") {
+            Some(name) => (destination_of(name).ok()?, None),
+            None => parse_line(rest).ok().map(|(name, rule)| (name, Some(rule)))?,
+        };
+        Some(Self { stamp, name, rule })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,6 +279,37 @@ mod tests {
         }
         for thousandths in 1..5_000_u32 {
             assert_eq!(per_1000_s_of(per_second_of(thousandths)), Ok(thousandths));
+        }
+    }
+
+    #[test]
+    fn lines_are_read_and_written() {
+        let rule = Rule { max_in_flight: Some(8), per_1000_s: Some(500), is_paused: true };
+        let line = "a.example:80 max-in-flight=8 rate-per-second=0.5 paused";
+        assert_eq!(parse_line(line), Ok(("a.example:80".into(), rule)));
+        assert_eq!(write_line("a.example:80", &rule), line);
+        assert_eq!(parse_line(" A.  paused").map(|(name, _)| name), Ok("a".into()));
+        for (bad, told) in [
+            ("", "destination: expected host"),
+            ("a rate-per-second=nan", "rate-per-second: expected 0.001"),
+            ("a rate-per-second=inf", "rate-per-second: expected 0.001"),
+            ("a rate-per-second=x", "expected max-in-flight=, rate-per-second= or paused, got"),
+            ("a max-in-flight=+1", "expected max-in-flight="),
+            ("a max-in-flight=0", "expected max-in-flight="),
+            ("a paused paused", "paused: expected once"),
+            ("a pause", "expected max-in-flight="),
+        ] {
+            let got = parse_line(bad).expect_err(bad).to_string();
+            assert!(got.starts_with(told), "{bad}: {got}");
+        }
+        for rule in [Some(rule), Some(Rule::default()), None] {
+            let ordered = Ordered { stamp: (u64::MAX, 7), name: "[::1]:80".into(), rule };
+            let mut line = String::new();
+            ordered.write(&mut line);
+            assert_eq!(Ordered::parse(line.strip_suffix('\n').expect("a line")), Some(ordered));
+        }
+        for bad in ["", "1", "1 2", "1 2 ", "x 2 a", "1 -2 a", "1 2 - ", "1 2 a b", "1 2 - a b"] {
+            assert_eq!(Ordered::parse(bad), None, "{bad}");
         }
     }
 

@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use tokio::net::TcpListener;
 
+use super::destinations;
 use super::doors::AdminDoors;
 use super::guard::{RequestGuard, SharedTokens, guard};
 use super::listener::{AdminListener, SharedAcceptor, Times};
@@ -34,12 +35,12 @@ const TIMES: Times = Times { head: Duration::from_secs(3), life: Duration::from_
 const BODY_BYTES_MAX: usize = 128 << 10;
 
 const NOT_FOUND: &str =
-    "the admin API has /healthz, /readyz, /metrics, /status, /cluster, /statistics/tags[/<TAG>]\n";
+    "the admin API has /healthz, /readyz, /metrics, /status, /cluster, /destinations[/<HOST>], /statistics/tags[/<TAG>]\n";
 
 /// What the handlers read.
 #[derive(Clone)]
 pub(crate) struct AdminState {
-    view: NodeView,
+    pub(super) view: NodeView,
     process: fn(Instant) -> ProcessUse,
     tags: Arc<TagBoard>,
     guard: Arc<RequestGuard>,
@@ -93,6 +94,11 @@ fn router(state: AdminState) -> Router {
         .route("/cluster/resync", post(cluster_resync))
         .route("/cluster/membership", put(cluster_membership))
         .route("/backup", post(backup))
+        .route("/destinations", get(destinations::all))
+        .route(
+            "/destinations/{*name}",
+            get(destinations::one).put(destinations::put).delete(destinations::delete),
+        )
         .route("/statistics/tags", get(all_tags))
         .route("/statistics/tags/{*tag}", get(one_tag))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -222,7 +228,7 @@ fn ordered(state: &AdminState, result: Result<(), OrderError>) -> Response {
     }
 }
 
-fn json_text(document: &serde_json::Value) -> Response {
+pub(super) fn json_text(document: &serde_json::Value) -> Response {
     ([(CONTENT_TYPE, "application/json")], format!("{document:#}\n")).into_response()
 }
 

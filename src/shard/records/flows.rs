@@ -10,7 +10,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use crate::base::destinations::{Destination, Destinations, Share};
+use crate::base::destinations::{Destination, DestinationTable, Share};
 use crate::base::ids::{HostId, ShardIndex};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{MonoNs, Now, Tick};
@@ -19,7 +19,7 @@ use crate::wire::destination::destination_to;
 use super::hosts::Hosts;
 
 /// A moment that was not used for so long is left unused.
-const MOMENT_LASTS_MS: u64 = 100;
+const MOMENT_LASTS_MS: u64 = 2_000;
 /// How often a core that waits for a place looks by itself. It is woken before, unless the core
 /// that was to have the place hangs.
 const LOOK_FOR_PLACE_MS: u64 = 250;
@@ -53,7 +53,7 @@ struct Flow {
 pub(super) struct Flows {
     own: ShardIndex,
     share: Share,
-    table: Arc<Destinations>,
+    table: Arc<DestinationTable>,
     /// One for each rule, in the order of the table.
     flows: Vec<Flow>,
     /// When rules are to be looked at.
@@ -207,7 +207,7 @@ impl Flows {
 impl Hosts {
     /// Takes the rules that hold from now on. Lists anew which hosts wait for which rule. Returns
     /// the hosts with waiting pops. Cost: every lane and every rule.
-    pub fn set_destinations(&mut self, table: Arc<Destinations>, tick: Tick) -> Vec<HostId> {
+    pub fn set_flow_rules(&mut self, table: Arc<DestinationTable>, tick: Tick) -> Vec<HostId> {
         let flows = &mut self.flows;
         let former = std::mem::replace(&mut flows.table, table);
         let formerly = std::mem::take(&mut flows.flows);
@@ -241,6 +241,12 @@ impl Hosts {
             destination.meter.stop_waiting(flows.own);
         }
         waiting
+    }
+
+    /// The rules that hold.
+    #[cfg(test)]
+    pub fn destinations(&self) -> Arc<DestinationTable> {
+        Arc::clone(&self.flows.table)
     }
 
     /// Sets which share of all rules this node has.
