@@ -54,6 +54,7 @@ impl Shard {
 
     /// Lets a pop, whose slot is in no list, wait for its host.
     pub(super) fn wait_at_host(&mut self, slot: Slot, host: HostId) {
+        self.counters.held_by_rule += u64::from(self.records.hosts().get(host).has_rule());
         self.records.transition(slot, Next::Ready(host));
         self.records.hosts_mut().queue(host);
     }

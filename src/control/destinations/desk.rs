@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use axum::http::StatusCode;
 use serde_json::Value;
 use tokio::time::{MissedTickBehavior, interval};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::book::{Book, messages, read};
 use super::document::{Known, Page};
@@ -158,11 +158,14 @@ impl DestinationDesk {
             };
             return Err((StatusCode::NOT_FOUND, format!("{name}: {told}")));
         }
+        let was_paused = state.book.rule(&name).is_some_and(|(former, _)| former.is_paused);
         let ordered = state.book.order(name, rule, (wall_ms(), node));
         let ordered = ordered.map_err(|full| (StatusCode::CONFLICT, full.to_string()))?;
-        let mut line = String::new();
-        ordered.write(&mut line);
-        info!(order = line.trim_end(), "an order for a destination");
+        let is_paused = rule.is_some_and(|rule| rule.is_paused);
+        match was_paused == is_paused {
+            true => debug!(destination = ordered.name, "an order for a destination"),
+            false => info!(destination = ordered.name, is_paused, "an order for a destination"),
+        }
         // What is told to others counts even if this disk does not take it.
         let kept = state.keep();
         self.tell(&mut state, messages(std::iter::once::<&Ordered>(&ordered)));
