@@ -27,6 +27,8 @@ pub struct DestinationRules {
     /// Messages for all other nodes of the site, each a number of lines (`wire::destination`). The
     /// first core tells them.
     pub tell: Vec<Box<[u8]>>,
+    /// Messages with all orders, for nodes that return.
+    pub all: Arc<Vec<Box<[u8]>>>,
     /// Takes what other nodes tell.
     pub heard: Heard,
 }

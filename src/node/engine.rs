@@ -132,8 +132,8 @@ impl Driver for Engine {
     }
 
     fn answer(&mut self, now: Now) {
-        while let Some(lines) = self.core.next_orders() {
-            self.heard.iter().for_each(|heard| heard.push(lines.clone()));
+        if let Some(heard) = &self.heard {
+            std::iter::from_fn(|| self.core.next_orders()).for_each(|lines| heard.push(lines));
         }
         self.clients.deliver_replies(&mut self.core);
         self.issue(now);
@@ -306,6 +306,7 @@ impl Engine {
                     self.heard = Some(rules.heard.clone());
                     if self.own == 0 {
                         rules.tell.iter().for_each(|lines| core.tell_orders(lines));
+                        core.shard_mut().set_orders(Arc::clone(&rules.all));
                     }
                 }
                 Command::Survey(survey) => self.surveys.push(survey),

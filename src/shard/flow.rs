@@ -9,13 +9,13 @@
 use std::sync::Arc;
 
 use crate::base::destinations::DestinationTable;
-use crate::base::ids::{HostId, ShardIndex, Slot};
+use crate::base::ids::{HostId, PeerIndex, ShardIndex, Slot};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
-use crate::wire::peer_message::{PeerRefusal, PeerResult};
+use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult};
 
 use super::Shard;
-use super::effects::{HostState, Outbox};
+use super::effects::{HostState, Outbox, Purpose};
 use super::parts::peers::Teller;
 use super::records::{FlowId, Host, Next, Record};
 
@@ -85,11 +85,24 @@ impl Shard {
             let record = self.skip_missed(tick, slot);
             if self.is_left_to_next_rank(tick, &record) {
                 self.hand_over(tick, slot);
-            } else if !self.waits_for_others(tick, slot, outbox) {
+            } else if !self.is_doubtful(tick, slot, &record, outbox) {
                 self.attempt(now, slot, &record, host, outbox);
             }
         }
         self.records.hosts_mut().settle(flow);
+    }
+
+    /// Whether a pop whose turn has come waits for what other nodes say of it. They were asked
+    /// whether they make it before it was put into the list. A rank that said no leaves it to this
+    /// one ever after. So they are asked again only if this core was away since.
+    fn is_doubtful(
+        &mut self,
+        tick: Tick,
+        slot: Slot,
+        record: &Record,
+        outbox: &mut Outbox,
+    ) -> bool {
+        self.is_unheard(slot, record.id) && self.waits_for_others(tick, slot, outbox)
     }
 
     fn is_left_to_next_rank(&self, tick: Tick, record: &Record) -> bool {
@@ -115,6 +128,22 @@ impl Shard {
         }
         self.counters.given_up += present - 1 - record.sequence;
         self.records.reach(slot, present - 1)
+    }
+
+    /// Sets what nodes that return are told of orders.
+    pub fn set_orders(&mut self, messages: Arc<Vec<Box<[u8]>>>) {
+        self.orders = messages;
+    }
+
+    /// Tells a node that returns all orders.
+    pub(super) fn tell_orders(&self, peer: PeerIndex, outbox: &mut Outbox) {
+        if !self.peers.view.connected_nodes().contains(peer) {
+            return;
+        }
+        for lines in self.orders.iter() {
+            let bytes = outbox.encode(&PeerMessage::Orders(lines));
+            outbox.tell(peer, Purpose::Hint, bytes);
+        }
     }
 
     /// Passes on what a node of this site tells of orders. Each site has its own.

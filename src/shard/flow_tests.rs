@@ -157,9 +157,10 @@ fn a_delete_ends_a_pop_that_waits() {
     let ids: Vec<_> = (0..10).map(|_| cluster.create(0, (1, 1), 1)).collect();
     cluster.pass_to(1_100);
     for id in &ids[..9] {
-        cluster.ask(0, crate::shard::effects::Request::Delete(
-            crate::shard::harness_tests::target(*id, 1),
-        ));
+        cluster.ask(
+            0,
+            crate::shard::effects::Request::Delete(crate::shard::harness_tests::target(*id, 1)),
+        );
     }
     assert_eq!(cluster.shard(0).counters().waiting, 1);
     set(&mut cluster, 0, Some(NONE));

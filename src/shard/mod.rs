@@ -101,6 +101,8 @@ pub struct Shard {
     complete_since: WallMs,
     /// `None`: this process did not begin with what a journal has.
     returned: Option<Return>,
+    /// Messages for nodes that return, with what operators ordered for destinations.
+    orders: Arc<Vec<Box<[u8]>>>,
 }
 
 /// How often idle hosts are looked for and the oldest overdue pop is looked up.
@@ -131,6 +133,7 @@ impl Shard {
             write_refusal: None,
             complete_since: now.wall,
             returned: None,
+            orders: Arc::default(),
             config,
         }
     }
@@ -265,6 +268,9 @@ impl Shard {
         if (former == Liveness::Dead) != (liveness == Liveness::Dead) {
             self.records.hosts_mut().set_share(self.peers.share());
             self.records.recount_tags(&self.peers, now.mono.tick_floor());
+        }
+        if liveness == Liveness::Alive && (has_gaps || former != Liveness::Alive) {
+            self.tell_orders(peer, outbox);
         }
         if liveness != Liveness::Alive {
             self.settle_writes(now, outbox);

@@ -152,7 +152,8 @@ pub fn parse_line(line: &str) -> Result<(String, Rule), DocumentError> {
         match word.split_once('=') {
             Some((MAX_IN_FLIGHT, max)) => {
                 let is_digits = max.bytes().all(|byte| byte.is_ascii_digit());
-                let max = max.parse().ok().filter(|max| is_digits && (1..=IN_FLIGHT_MAX).contains(max));
+                let max =
+                    max.parse().ok().filter(|max| is_digits && (1..=IN_FLIGHT_MAX).contains(max));
                 set_once(&mut max_in_flight, max.ok_or_else(wrong)?, MAX_IN_FLIGHT)?;
             }
             Some((RATE, rate)) => {
@@ -255,8 +256,29 @@ mod tests {
         }
         let long = "a".repeat(300);
         for bad in [
-            "", ".", ":80", "a:", "a:0", "a:65536", "a:+1", "http://a", "https://a", "a/b", "a b",
-            "u@a", "::1", "[::1", "[::1]x", "127.1", "a..b", "ä", "a\0", "a\r\n", "*", "a?b", &long,
+            "",
+            ".",
+            ":80",
+            "a:",
+            "a:0",
+            "a:65536",
+            "a:+1",
+            "http://a",
+            "https://a",
+            "a/b",
+            "a b",
+            "u@a",
+            "::1",
+            "[::1",
+            "[::1]x",
+            "127.1",
+            "a..b",
+            "ä",
+            "a\0",
+            "a\r\n",
+            "*",
+            "a?b",
+            &long,
         ] {
             let told = destination_of(bad).expect_err(bad).to_string();
             assert!(told.starts_with("destination: expected host"), "{told}");

@@ -181,9 +181,19 @@ fn bad_rules_and_names_are_told_and_change_nothing() {
         assert_eq!(answer.status, 400, "{body}: {answer:?}");
         assert!(answer.text().contains(told), "{body}: {answer:?}");
     }
-    for name in
-        ["a%20b", "%00", "%FF", "http:%2F%2Fa", "a:0", "a:99999", "a/b", "::1", "%5B::1", "127.1", ".."]
-    {
+    for name in [
+        "a%20b",
+        "%00",
+        "%FF",
+        "http:%2F%2Fa",
+        "a:0",
+        "a:99999",
+        "a/b",
+        "::1",
+        "%5B::1",
+        "127.1",
+        "..",
+    ] {
         let answer = admin(&node, "PUT", &format!("/destinations/{name}"), "{}");
         assert_eq!(answer.status, 400, "{name}: {answer:?}");
     }
@@ -204,7 +214,8 @@ fn the_table_of_rules_is_bounded() {
     let node = Node::start(1, "");
     let mut refused = 0;
     for number in 0..1_050 {
-        let answer = admin(&node, "PUT", &format!("/destinations/h{number}"), r#"{"paused":false}"#);
+        let answer =
+            admin(&node, "PUT", &format!("/destinations/h{number}"), r#"{"paused":false}"#);
         if answer.status == 409 {
             refused += 1;
             assert!(answer.text().starts_with("1000 destinations have rules"), "{answer:?}");

@@ -18,6 +18,7 @@ mod away;
 mod backups;
 mod clocks;
 mod damage;
+mod destinations;
 mod disks;
 mod growth;
 mod kills;
@@ -34,6 +35,7 @@ const STORIES: &[&[Story]] = &[
     missed::STORIES,
     clocks::STORIES,
     restarts::STORIES,
+    destinations::STORIES,
     backups::STORIES,
 ];
 

@@ -34,8 +34,7 @@ const TIMES: Times = Times { head: Duration::from_secs(3), life: Duration::from_
 /// 255 bytes.
 const BODY_BYTES_MAX: usize = 128 << 10;
 
-const NOT_FOUND: &str =
-    "the admin API has /healthz, /readyz, /metrics, /status, /cluster, /destinations[/<HOST>], /statistics/tags[/<TAG>]\n";
+const NOT_FOUND: &str = "the admin API has /healthz, /readyz, /metrics, /status, /cluster, /destinations[/<HOST>], /statistics/tags[/<TAG>]\n";
 
 /// What the handlers read.
 #[derive(Clone)]

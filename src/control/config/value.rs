@@ -193,7 +193,8 @@ impl ValueKind {
             | ValueKind::Rules
             | ValueKind::Destinations => {
                 let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-                return self.read_texts(items.take(self.items_max() + 1).map(str::to_owned).collect());
+                return self
+                    .read_texts(items.take(self.items_max() + 1).map(str::to_owned).collect());
             }
             ValueKind::Cores if text == "all" => Some(Value::Cores(None)),
             ValueKind::Cores => read_cores(text).map(|cores| Value::Cores(Some(cores))),

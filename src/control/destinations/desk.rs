@@ -235,7 +235,8 @@ impl DestinationDesk {
         state.table = Arc::new(state.book.table(&state.table));
         let Some(cores) = &self.cores else { return };
         let (table, heard) = (Arc::clone(&state.table), self.heard.clone());
-        let rules = DestinationRules { table, tell, heard };
+        let all = Arc::new(state.book.messages());
+        let rules = DestinationRules { table, tell, all, heard };
         cores.commander.command(&Command::Destinations(Arc::new(rules)));
     }
 

@@ -167,7 +167,8 @@ fn unescaped(value: &str) -> Result<String, String> {
     let mut rest = value.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
         let escape = after.split_first_chunk::<2>().filter(|_| byte == b'%');
-        let digits = escape.and_then(|(digits, rest)| Some((std::str::from_utf8(digits).ok()?, rest)));
+        let digits =
+            escape.and_then(|(digits, rest)| Some((std::str::from_utf8(digits).ok()?, rest)));
         let decoded =
             digits.and_then(|(digits, rest)| Some((u8::from_str_radix(digits, 16).ok()?, rest)));
         let (byte, next) = decoded.unwrap_or((byte, after));
@@ -207,7 +208,10 @@ mod tests {
         ];
         let known = Known::new(&book, &table, &hosts);
         let a = known.one("a").expect("a rule");
-        assert_eq!((&a["queue"], &a["paused"], &a["breaker"]), (&9.into(), &true.into(), &"open".into()));
+        assert_eq!(
+            (&a["queue"], &a["paused"], &a["breaker"]),
+            (&9.into(), &true.into(), &"open".into())
+        );
         let one = known.one("a:80").expect("pops wait");
         assert_eq!((&one["queue"], &one["rule"]), (&6.into(), &"a".into()));
         assert_eq!((&one["failures"], &one["next-probe-ms"]), (&9.into(), &40.into()));
@@ -229,8 +233,11 @@ mod tests {
     #[test]
     fn a_query_is_read_or_told_to_be_wrong() {
         assert_eq!(Page::parse(""), Ok(Page { limit: 100, after: None }));
-        assert!(Page::parse("after=%zz&limit=1").is_ok_and(|page| page.after == Some("%zz".into())));
-        for bad in ["limit=0", "limit=1001", "limit=x", "limit", "limit=1&limit=1", "x=1", "after=%ff"]
+        assert!(
+            Page::parse("after=%zz&limit=1").is_ok_and(|page| page.after == Some("%zz".into()))
+        );
+        for bad in
+            ["limit=0", "limit=1001", "limit=x", "limit", "limit=1&limit=1", "x=1", "after=%ff"]
         {
             assert!(Page::parse(bad).is_err(), "{bad}");
         }

@@ -18,8 +18,8 @@ use crate::wire::destination::destination_to;
 
 use super::hosts::Hosts;
 
-/// A moment that was not used for so long is left unused.
-const MOMENT_LASTS_MS: u64 = 2_000;
+/// A moment that the core has not used for so long since it saw that it had come is left unused.
+const MOMENT_LASTS_MS: u64 = 20;
 /// How often a core that waits for a place looks by itself. It is woken before, unless the core
 /// that was to have the place hangs.
 const LOOK_FOR_PLACE_MS: u64 = 250;
@@ -44,6 +44,8 @@ struct Flow {
     kept: u32,
     /// When the next attempt may begin.
     moment: Option<MonoNs>,
+    /// Since when the core has known that the moment has come.
+    come_at: Option<MonoNs>,
     wakes_at: Option<Tick>,
     waits_for_place: bool,
 }
@@ -99,7 +101,7 @@ impl Flows {
         let entry = self.get(flow);
         entry.kept -= 1;
         if !is_planted(Bug::MomentUsedTwice) {
-            entry.moment = None;
+            (entry.moment, entry.come_at) = (None, None);
         }
     }
 
@@ -121,14 +123,18 @@ impl Flows {
         let (own, share) = (self.own, self.share);
         let entry = self.get(flow);
         if let Some(rate) = rule.per_1000_s {
-            let lasts = |moment: &MonoNs| moment.plus_ms(MOMENT_LASTS_MS) > now.mono;
-            let kept = entry.moment.filter(lasts);
+            let lasts = entry.come_at.is_none_or(|at| at.plus_ms(MOMENT_LASTS_MS) >= now.mono);
+            let kept = entry.moment.filter(|_| lasts);
             let moment = kept.unwrap_or_else(|| meter.reserve(now.mono, share.pause_ns(rate)));
             entry.moment = Some(moment);
+            if kept.is_none() {
+                entry.come_at = None;
+            }
             if moment > now.mono {
                 self.wake_at(flow, moment.tick_ceil());
                 return false;
             }
+            entry.come_at.get_or_insert(now.mono);
         }
         let entry = self.get(flow);
         if entry.kept > 0 {
