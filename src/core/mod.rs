@@ -540,9 +540,9 @@ impl Core {
         self.journal = journal;
     }
 
-    /// Takes the rules of destinations that hold from now on. The [`turn`] takes the effects.
+    /// Takes the rules of destinations that hold from now on.
     pub fn set_flow_rules(&mut self, now: Now, table: Arc<DestinationTable>) {
-        self.shard.set_flow_rules(now, table, &mut self.outbox);
+        self.shard.set_flow_rules(now, table);
     }
 
     /// Tells all other nodes of the site lines of orders (`wire::destination`).

@@ -29,19 +29,20 @@ const ORDERS_PER_TURN_MAX: usize = 128;
 const BEFORE_NEXT_RANK_MS: u64 = 500;
 
 impl Shard {
-    /// Takes the rules of destinations that hold from now on. The driver shares them with other
-    /// shards.
-    pub fn set_flow_rules(&mut self, now: Now, table: Arc<DestinationTable>, outbox: &mut Outbox) {
+    /// Takes the rules of destinations that hold from now on. What they let start starts in the next
+    /// tick. The driver shares them with other shards.
+    pub fn set_flow_rules(&mut self, now: Now, table: Arc<DestinationTable>) {
         let tick = now.mono.tick_floor();
         let waiting = self.records.hosts_mut().set_flow_rules(table, tick);
-        for host in waiting {
-            self.start_waiting(now, host, outbox);
-        }
+        self.pops.released = waiting;
     }
 
     /// Starts what the rules of destinations let start now.
     pub(super) fn turn_flows(&mut self, now: Now, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
+        for host in std::mem::take(&mut self.pops.released) {
+            self.start_waiting(now, host, outbox);
+        }
         while let Some(flow) = self.records.hosts_mut().next_flow(tick) {
             self.start_flow(now, flow, outbox);
         }

@@ -24,9 +24,8 @@ fn set(cluster: &mut Cluster, node: usize, rule: Option<Rule>) {
 
 fn set_table(cluster: &mut Cluster, node: usize, table: Arc<DestinationTable>) {
     let now = cluster.now_of(node);
-    let mut outbox = Outbox::default();
-    cluster.shard(node).set_flow_rules(now, table, &mut outbox);
-    cluster.deliver(node, outbox);
+    cluster.shard(node).set_flow_rules(now, table);
+    cluster.tick(node);
     cluster.audit();
 }
 

@@ -288,7 +288,8 @@ impl Shard {
         if self.pops.is_stopping {
             return None;
         }
-        if self.pops.is_behind || self.records.hosts().has_waiting_in_trouble() {
+        let is_behind = self.pops.is_behind || !self.pops.released.is_empty();
+        if is_behind || self.records.hosts().has_waiting_in_trouble() {
             return Some(Tick(0));
         }
         let flows = self.records.hosts().flows_wake();

@@ -11,6 +11,7 @@ mod invariants;
 mod model;
 mod options;
 mod requests;
+mod rules;
 mod stories;
 mod world;
 

@@ -23,6 +23,7 @@ mod options;
 mod pauses;
 mod rarities;
 mod requests;
+mod rules;
 mod sites;
 mod story;
 mod story_plan;

@@ -1,6 +1,7 @@
 //! A story: what clients do, what operators do and what goes wrong, as lists that are made before
 //! the run. The shrinker makes the lists shorter.
 
+use chronos::base::destinations::Rule;
 use kit::simulator::callback_world::Behaviour;
 use kit::simulator::random::{Purpose, Stream};
 
@@ -139,6 +140,11 @@ pub enum Fault {
         core: u16,
         ms: u64,
         pause_ms: u64,
+    },
+    /// Operators give a host another rule, or none.
+    Rule {
+        host: u32,
+        rule: Option<Rule>,
     },
     /// Connections are refused for a time.
     Refuse {

@@ -137,10 +137,15 @@ impl Flows {
             entry.come_at.get_or_insert(now.mono);
         }
         let entry = self.get(flow);
-        if entry.kept > 0 {
+        let max = rule.max_in_flight.map(|max| share.places(max));
+        // Before the rule, or the death of a node, more may have begun.
+        if entry.kept > 0 && max.is_none_or(|max| meter.places() <= max) {
             return true;
         }
-        match rule.max_in_flight.map(|max| share.places(max)) {
+        let kept = std::mem::take(&mut entry.kept);
+        entry.taken -= kept;
+        meter.give_back(kept);
+        match max {
             None => meter.add_places(1),
             Some(max) if meter.take_place(max) => {}
             Some(max) => {
@@ -350,7 +355,11 @@ impl Hosts {
             && at <= tick
         {
             flows.wakes.pop_first();
-            flows.get(flow).wakes_at = None;
+            let entry = flows.get(flow);
+            entry.wakes_at = None;
+            if entry.moment.is_some_and(|moment| moment <= tick.begins()) {
+                entry.come_at.get_or_insert(tick.begins());
+            }
             return Some(flow);
         }
         let own = flows.own;
