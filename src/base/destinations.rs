@@ -212,13 +212,18 @@ impl DestinationTable {
 
     /// The destination of this name.
     pub fn find(&self, name: &str) -> Option<&Destination> {
-        self.place(name).map(|at| &self.all[at])
+        self.place(name).and_then(|at| self.all.get(at))
+    }
+
+    /// The rule for a host and its port, see [`DestinationTable::place_for`].
+    pub fn find_for(&self, name: &str) -> Option<&Destination> {
+        self.place_for(name).and_then(|at| self.all.get(at))
     }
 
     /// The place in [`DestinationTable::all`] of the rule for a host and its port: that of both if
     /// there is one, otherwise that of the host. `name` is `host:port`.
     pub fn place_for(&self, name: &str) -> Option<usize> {
-        let host = name.rfind(':').map_or(name, |colon| &name[..colon]);
+        let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
         self.place(name).or_else(|| self.place(host))
     }
 

@@ -2,7 +2,7 @@
 //! the control thread and runs a single-threaded runtime. The cores never wait for it.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -121,14 +121,12 @@ async fn live(
     let prepared = timestamps.enabled.then(|| Prepared::new(timestamps)).transpose()?;
     let mut settings = config.node.clone();
     settings.reserved = reserved(config, &doors);
-    let data_dir = config.node.journal.directory().map(PathBuf::as_path);
-    let desk = DestinationDesk::open(&config.destinations, data_dir);
+    let desk = DestinationDesk::open(config);
     settings.destinations = desk.table();
     let node = node::start(&settings)?;
     let mut keeper = start_keeper(prepared, &node)?;
     let mut view = NodeView::of(&node);
-    let desk = desk.with_cores(node.commander(), node.meters.len(), node.view.own_hash().0);
-    view.destinations = Arc::new(desk);
+    view.destinations = Arc::new(desk.with_cores(&node));
     view.timestamps = keeper.as_ref().map(|keeper| Arc::clone(keeper.board()));
     announce(config, &view, &doors);
     if let Some(shortage) = node.files.shortage(&config.node) {
@@ -158,11 +156,8 @@ async fn live(
         state.set_members(Members { addresses: others(config, &addresses), connector });
         tokio::spawn(api::serve(doors, acceptor, state));
     }
-    tokio::spawn(alarms::watch(view.meters.clone()));
-    let desk = Arc::clone(&view.destinations);
-    tokio::spawn(async move { desk.listen().await });
     tokio::spawn(tenants::watch(tenants));
-    tokio::spawn(recovery_progress::tell(view.meters.clone()));
+    spawn_watchers(&view);
     if let Some(keeper) = &mut keeper {
         keeper.begun().await;
     }
@@ -177,6 +172,14 @@ async fn live(
         keeper.stop().await;
     }
     stop(node, &mut signals, failure).await
+}
+
+/// Begins what looks at the node from time to time.
+fn spawn_watchers(view: &NodeView) {
+    let desk = Arc::clone(&view.destinations);
+    tokio::spawn(async move { desk.listen().await });
+    tokio::spawn(alarms::watch(view.meters.clone()));
+    tokio::spawn(recovery_progress::tell(view.meters.clone()));
 }
 
 /// A node that serves.

@@ -77,9 +77,17 @@ impl Survey {
     fn asks_for(&self, authority: &str) -> bool {
         let Some(name) = &self.name else { return true };
         let to = destination_to(authority);
-        let host = to.rfind(':').map_or(&*to, |colon| &to[..colon]);
-        *name == to || name == host
+        *name == to || to.rsplit_once(':').is_some_and(|(host, _)| name == host)
     }
+}
+
+/// What a core has to do for operators: where it passes on what peers tell, and questions.
+#[derive(Debug, Default)]
+pub struct Duties {
+    /// `None`: the control thread does not hear yet.
+    pub heard: Option<Heard>,
+    /// Questions of operators.
+    pub surveys: Surveys,
 }
 
 /// The questions that a core has not answered.

@@ -7,7 +7,7 @@ pub(crate) mod clients;
 pub mod commands;
 mod core_loop;
 pub(crate) mod deadlines;
-pub mod destinations;
+pub(crate) mod destinations;
 mod engine;
 mod files;
 pub(crate) mod handshakes;

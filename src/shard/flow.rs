@@ -29,8 +29,8 @@ const ORDERS_PER_TURN_MAX: usize = 128;
 const BEFORE_NEXT_RANK_MS: u64 = 500;
 
 impl Shard {
-    /// Takes the rules of destinations that hold from now on. What they let start starts in the next
-    /// tick. The driver shares them with other shards.
+    /// Takes the rules of destinations that hold from now on. What they let start starts in the
+    /// next tick. The driver shares them with other shards.
     pub fn set_flow_rules(&mut self, now: Now, table: Arc<DestinationTable>) {
         let tick = now.mono.tick_floor();
         let waiting = self.records.hosts_mut().set_flow_rules(table, tick);

@@ -31,7 +31,7 @@ pub fn destination_of(text: &str) -> Result<String, DocumentError> {
         return Err(told());
     }
     let (host, port) = parse_authority(text).map_err(|_| told())?;
-    let has_port = text.rfind(':').is_some_and(|colon| !text[colon..].contains(']'));
+    let has_port = text.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
     let mut name = host_text(host);
     if name.is_empty() {
         return Err(told());

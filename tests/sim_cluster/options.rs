@@ -133,11 +133,12 @@ impl Options {
             disks: None,
         }
         .with_sites();
-        if drawn.rarities.has("Rules") {
-            return drawn.with_rules();
-        }
-        let disks = Disks::draw(&drawn);
-        let mut drawn = Self { disks, ..drawn };
+        if drawn.rarities.has("Rules") { drawn.with_rules() } else { drawn.with_disks() }
+    }
+
+    fn with_disks(self) -> Self {
+        let disks = Disks::draw(&self);
+        let mut drawn = Self { disks, ..self };
         if let Some(disks) = disks {
             disks.limit(&mut drawn);
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRef, Path, Request, State};
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state, map_response};
@@ -34,15 +34,22 @@ const TIMES: Times = Times { head: Duration::from_secs(3), life: Duration::from_
 /// 255 bytes.
 const BODY_BYTES_MAX: usize = 128 << 10;
 
-const NOT_FOUND: &str = "the admin API has /healthz, /readyz, /metrics, /status, /cluster, /destinations[/<HOST>], /statistics/tags[/<TAG>]\n";
+const NOT_FOUND: &str = "the admin API has /healthz, /readyz, /metrics, /status, /cluster, \
+     /destinations[/<HOST>], /statistics/tags[/<TAG>]\n";
 
 /// What the handlers read.
 #[derive(Clone)]
 pub(crate) struct AdminState {
-    pub(super) view: NodeView,
+    view: NodeView,
     process: fn(Instant) -> ProcessUse,
     tags: Arc<TagBoard>,
     guard: Arc<RequestGuard>,
+}
+
+impl FromRef<AdminState> for NodeView {
+    fn from_ref(state: &AdminState) -> Self {
+        state.view.clone()
+    }
 }
 
 impl AdminState {
@@ -227,7 +234,7 @@ fn ordered(state: &AdminState, result: Result<(), OrderError>) -> Response {
     }
 }
 
-pub(super) fn json_text(document: &serde_json::Value) -> Response {
+fn json_text(document: &serde_json::Value) -> Response {
     ([(CONTENT_TYPE, "application/json")], format!("{document:#}\n")).into_response()
 }
 

@@ -1,6 +1,6 @@
 //! Reads the configuration again while the node runs (SIGHUP). What takes effect: the members, the
-//! sites, where callbacks may go and how much is asked there, TLS between nodes, and the contents of
-//! the files of secrets, of tokens and of TLS.
+//! sites, where callbacks may go and how much is asked there, TLS between nodes, and the contents
+//! of the files of secrets, of tokens and of TLS.
 //! Every other key waits for a restart. A configuration with an error changes nothing.
 
 use std::sync::Arc;

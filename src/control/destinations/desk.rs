@@ -1,7 +1,7 @@
 //! The desk at which operators set rules of destinations and ask how the hosts are. It tells the
 //! cores, keeps orders in the data directory, and passes them on to the other nodes of the site.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,6 +14,8 @@ use super::book::{Book, messages, read};
 use super::document::{Known, Page};
 use super::file::OrdersFile;
 use crate::base::destinations::{DestinationTable, Rule};
+use crate::control::config::settings::Config;
+use crate::node::NodeHandle;
 use crate::node::commands::{Command, Commander};
 use crate::node::destinations::{DestinationRules, Heard, Survey};
 use crate::wire::destination::{Ordered, destination_of, parse_rule};
@@ -59,7 +61,12 @@ pub(crate) struct DestinationDesk {
 
 impl DestinationDesk {
     /// A desk with the rules of the configuration, and with the orders that the data directory has.
-    pub(crate) fn open(configured: &[(String, Rule)], data_dir: Option<&Path>) -> Self {
+    pub(crate) fn open(config: &Config) -> Self {
+        let data_dir = config.node.journal.directory().map(PathBuf::as_path);
+        Self::of(&config.destinations, data_dir)
+    }
+
+    fn of(configured: &[(String, Rule)], data_dir: Option<&Path>) -> Self {
         let mut state = State { file: data_dir.map(OrdersFile::of), ..State::default() };
         state.book.configure(configured.to_vec());
         if let Some(file) = &state.file {
@@ -90,8 +97,10 @@ impl DestinationDesk {
     }
 
     /// The same desk, in front of cores that have been started with [`DestinationDesk::table`].
-    pub(crate) fn with_cores(self, commander: Commander, count: usize, node: u32) -> Self {
-        Self { cores: Some(Cores { commander, count, node }), ..self }
+    pub(crate) fn with_cores(self, node: &NodeHandle) -> Self {
+        let (commander, count) = (node.commander(), node.meters.len());
+        let cores = Cores { commander, count, node: node.view.own_hash().0 };
+        Self { cores: Some(cores), ..self }
     }
 
     /// Takes what the configuration says now.
@@ -278,7 +287,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let open = || {
             let paused = Rule { is_paused: true, ..Rule::default() };
-            DestinationDesk::open(&[("a".into(), paused)], Some(folder.path()))
+            DestinationDesk::of(&[("a".into(), paused)], Some(folder.path()))
         };
         let desk = open();
         assert_eq!(desk.counts(), (1, 1));
@@ -304,7 +313,7 @@ mod tests {
     fn an_order_that_the_disk_does_not_take_holds_and_says_so() {
         let folder = tempfile::tempdir().expect("a folder");
         let missing = folder.path().join("missing");
-        let desk = DestinationDesk::open(&[], Some(&missing));
+        let desk = DestinationDesk::of(&[], Some(&missing));
         let (status, told) = desk.put("a", b"{\"paused\":true}").expect_err("no folder");
         assert!(status == 500 && told.contains("the order holds"), "{told}");
         assert_eq!(desk.counts(), (1, 1));

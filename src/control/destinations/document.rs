@@ -61,7 +61,7 @@ impl<'a> Known<'a> {
         let mut known = Self { book, table, sums: BTreeMap::new() };
         for host in hosts {
             let name = destination_to(&host.authority);
-            let rule = table.place_for(&name).map(|at| &*table.all()[at].name);
+            let rule = table.find_for(&name).map(|found| &*found.name);
             if let Some(rule) = rule.filter(|rule| *rule != name) {
                 known.sums.entry(rule.to_owned()).or_default().add(host);
             }
@@ -80,7 +80,7 @@ impl<'a> Known<'a> {
     pub(super) fn show(&self, name: &str) -> Value {
         let rule = match self.book.rule(name) {
             Some(_) => Some(name),
-            None => self.table.place_for(name).map(|at| &*self.table.all()[at].name),
+            None => self.table.find_for(name).map(|found| &*found.name),
         };
         let found = rule.and_then(|rule| self.book.rule(rule));
         let (limits, is_order) = found.unwrap_or_default();

@@ -28,6 +28,7 @@ mod owners;
 mod placements;
 mod record;
 mod room;
+mod ruled;
 mod stock;
 mod tags;
 
