@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use crate::base::destinations::DestinationTable;
 use crate::base::ids::{HostId, PeerIndex, ShardIndex, Slot};
+use crate::base::limits::RANK_DELAY_MS;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
 use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult};
@@ -27,6 +28,7 @@ const ORDERS_PER_TURN_MAX: usize = 128;
 /// So long before the next rank's turn a pop that waits is left to it: a callback that began just
 /// before would still run then, and the next rank would repeat it.
 const BEFORE_NEXT_RANK_MS: u64 = 500;
+const _: () = assert!(BEFORE_NEXT_RANK_MS < RANK_DELAY_MS);
 
 impl Shard {
     /// Takes the rules of destinations that hold from now on. What they let start starts in the
