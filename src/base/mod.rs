@@ -1,6 +1,7 @@
 //! Words that every room uses: identities, units of time, limits, tables of slots. No file here
 //! knows what a timer is.
 
+pub mod destinations;
 pub mod ids;
 pub mod limits;
 #[cfg(feature = "planted")]

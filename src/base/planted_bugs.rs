@@ -138,6 +138,14 @@ pub enum Bug {
     PopOfPolicyNotKept = 86,
     /// A timer that follows the calendar uses a sequence number again.
     CalendarRepeatsSequence = 92,
+    /// An attempt does not use up its moment, so that the next one follows at once.
+    MomentUsedTwice = 93,
+    /// A callback begins at a destination that is paused.
+    PauseOverlooked = 94,
+    /// Each node of a cluster takes the whole rate of a destination.
+    RateNotDivided = 95,
+    /// A pop that waits for its destination is attempted although the next rank is about to.
+    DelayedPopKept = 87,
 }
 
 impl Bug {
@@ -149,7 +157,7 @@ impl Bug {
     }
 
     /// The bugs that the simulator of one node must find.
-    pub const ONE_NODE: [Bug; 14] = [
+    pub const ONE_NODE: [Bug; 16] = [
         Bug::DrainOneTooFew,
         Bug::FileTwoAhead,
         Bug::RepeatForOffByOne,
@@ -164,10 +172,12 @@ impl Bug {
         Bug::IdleHostKeepsLane,
         Bug::OneAttemptTooMany,
         Bug::PolicyWithoutPauses,
+        Bug::MomentUsedTwice,
+        Bug::PauseOverlooked,
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.
-    pub const CLUSTER: [Bug; 16] = [
+    pub const CLUSTER: [Bug; 18] = [
         Bug::SkipOneReplica,
         Bug::DoNotTellReplicasOfPop,
         Bug::DropTombstonesAtRestart,
@@ -184,6 +194,8 @@ impl Bug {
         Bug::LearnFutureVersion,
         Bug::RefusalCountsAsAnswered,
         Bug::PopOfPolicyNotKept,
+        Bug::RateNotDivided,
+        Bug::DelayedPopKept,
     ];
 
     /// The bugs of the journal. The simulators with a disk must find each.

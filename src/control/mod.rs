@@ -6,6 +6,7 @@
 pub(crate) mod admin;
 pub(crate) mod cluster;
 pub mod config;
+pub(crate) mod destinations;
 pub(crate) mod http_client;
 pub(crate) mod launch;
 pub(crate) mod log;

@@ -24,6 +24,7 @@ use crate::control::config::files::ConfigFiles;
 use crate::control::config::reload::{self, Reloader};
 use crate::control::config::settings::Config;
 use crate::control::config::timestamp::Coordination;
+use crate::control::destinations::desk::DestinationDesk;
 use crate::control::http_client::{is_over_tls, place_in};
 use crate::control::originals::reader::Originals;
 use crate::control::recovery_progress;
@@ -120,9 +121,12 @@ async fn live(
     let prepared = timestamps.enabled.then(|| Prepared::new(timestamps)).transpose()?;
     let mut settings = config.node.clone();
     settings.reserved = reserved(config, &doors);
+    let desk = DestinationDesk::open(config);
+    settings.destinations = desk.table();
     let node = node::start(&settings)?;
     let mut keeper = start_keeper(prepared, &node)?;
     let mut view = NodeView::of(&node);
+    view.destinations = Arc::new(desk.with_cores(&node));
     view.timestamps = keeper.as_ref().map(|keeper| Arc::clone(keeper.board()));
     announce(config, &view, &doors);
     if let Some(shortage) = node.files.shortage(&config.node) {
@@ -142,6 +146,7 @@ async fn live(
         present,
         acceptor: acceptor.clone(),
         connector: connector.clone(),
+        destinations: Arc::clone(&view.destinations),
     };
     view.cluster.connect(source(config, files, (&node, told), originals));
     let addresses = doors.addresses();
@@ -151,9 +156,8 @@ async fn live(
         state.set_members(Members { addresses: others(config, &addresses), connector });
         tokio::spawn(api::serve(doors, acceptor, state));
     }
-    tokio::spawn(alarms::watch(view.meters.clone()));
     tokio::spawn(tenants::watch(tenants));
-    tokio::spawn(recovery_progress::tell(view.meters.clone()));
+    spawn_watchers(&view);
     if let Some(keeper) = &mut keeper {
         keeper.begun().await;
     }
@@ -168,6 +172,14 @@ async fn live(
         keeper.stop().await;
     }
     stop(node, &mut signals, failure).await
+}
+
+/// Begins what looks at the node from time to time.
+fn spawn_watchers(view: &NodeView) {
+    let desk = Arc::clone(&view.destinations);
+    tokio::spawn(async move { desk.listen().await });
+    tokio::spawn(alarms::watch(view.meters.clone()));
+    tokio::spawn(recovery_progress::tell(view.meters.clone()));
 }
 
 /// A node that serves.
@@ -286,6 +298,7 @@ struct Told {
     acceptor: Option<SharedAcceptor>,
     /// What the admin APIs of other members are dialled with over TLS.
     connector: SharedConnector,
+    destinations: Arc<DestinationDesk>,
 }
 
 /// Returns what the admin APIs of other members are dialled with over TLS: as the nodes themselves
@@ -302,6 +315,9 @@ fn connector_of(config: &Config, peers: Option<&PeerTls>) -> Option<Arc<Connecto
 /// Makes what tells the cores, and the admin API, of what was read.
 fn tell(commander: Commander, told: Told) -> impl Fn(&mut Reloader) + Clone + Send {
     move |reloader| {
+        if let Some(rules) = reloader.take_destinations() {
+            told.destinations.configure(&rules);
+        }
         for command in reloader.take_commands() {
             match (&command, &told.acceptor) {
                 (Command::Tokens(read), _) => {

@@ -14,6 +14,7 @@ pub mod turn;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::base::destinations::DestinationTable;
 use crate::base::ids::{PeerIndex, ShardCount, ShardIndex, TimerId};
 use crate::base::time::{MonoNs, Now, Tick, WallMs};
 use crate::cluster::detector::Liveness;
@@ -21,10 +22,11 @@ use crate::cluster::view::View;
 use crate::cluster::wall_clocks::ClockVerdict;
 use crate::journal::Position;
 use crate::shard::effects::{
-    Answer, Attempt, CallbackOutcome, Dialect, Event, Internal, Outbox, PeerReply, Refusal, Reply,
-    Request, Requester, Ticket,
+    Answer, Attempt, CallbackOutcome, Dialect, Event, Internal, Outbox, PeerReply, Purpose,
+    Refusal, Reply, Request, Requester, Ticket,
 };
 use crate::shard::{Shard, ShardConfig};
+use crate::wire::peer_message::PeerMessage;
 use crate::wire::resync_json::Reference;
 
 use crate::core::copies::Copies;
@@ -543,6 +545,24 @@ impl Core {
         peering.take_actions(actions);
         inbounds.take_actions(actions);
         self.journal = journal;
+    }
+
+    /// Takes the rules of destinations that hold from now on.
+    pub fn set_flow_rules(&mut self, now: Now, table: Arc<DestinationTable>) {
+        self.shard.set_flow_rules(now, table);
+    }
+
+    /// Tells all other nodes of the site lines of orders (`wire::destination`).
+    pub fn tell_orders(&mut self, lines: &[u8]) {
+        let bytes = self.outbox.encode(&PeerMessage::Orders(lines));
+        for peer in self.peering.view().connected_nodes().iter() {
+            self.outbox.tell(peer, Purpose::Hint, bytes.clone());
+        }
+    }
+
+    /// Takes lines of orders that another node told.
+    pub fn next_orders(&mut self) -> Option<Box<[u8]>> {
+        self.outbox.orders.pop()
     }
 
     /// Returns whether every message that can reach its peer has been acknowledged. An orderly stop

@@ -132,6 +132,9 @@ pub fn take(step: Step, driver: &mut impl Driver, now: Now) {
         }
         Step::Answers => driver.answer(now),
         Step::Wakes => {
+            while let Some(sibling) = driver.core().shard_mut().next_woken() {
+                driver.wake(sibling);
+            }
             while let Some(sibling) = driver.core().mesh().next_wake() {
                 driver.wake(sibling);
             }

@@ -12,6 +12,7 @@ use crate::core::peers::secret::Secrets;
 use crate::node::callbacks::policy::Rules;
 use crate::node::callbacks::signing::Signer;
 use crate::node::clients::tokens::Tokens;
+use crate::node::destinations::{DestinationRules, Survey};
 use crate::node::meters::CoreMeters;
 use crate::node::settings::PeerTls;
 use crate::ring::Waker;
@@ -55,6 +56,10 @@ pub enum Command {
     /// Take how nodes talk over TLS with each other. Where TLS is required, plain connections with
     /// peers end.
     PeerTls(Option<PeerTls>),
+    /// Take the rules of destinations, and tell other nodes of orders.
+    Destinations(Arc<DestinationRules>),
+    /// Tell how callback hosts are.
+    Survey(Arc<Survey>),
     /// Take the address of the server that hands out timestamps (`host:port`), for clients that are
     /// refused. `None`: no such server is known.
     TimestampMaster(Option<Arc<str>>),

@@ -86,6 +86,7 @@ impl Engine {
     /// How long the next enter may wait, as far as work is concerned.
     fn next_wait(&mut self, ended: MonoNs) -> Wait {
         let has_more = self.clients.has_more() || self.timestamps.has_more();
+        let has_more = has_more || self.duties.surveys.has_more();
         if has_more || self.callbacks.has_more() || !self.core.mesh().may_sleep() {
             return Wait::Poll;
         }

@@ -16,6 +16,7 @@ use crate::node::callbacks::lanes::Lanes;
 use crate::node::callbacks::policy::{Destinations, Rules};
 use crate::node::clients::table::Clients;
 use crate::node::commands::{Command, Commands};
+use crate::node::destinations::Duties;
 use crate::node::handshakes::secured::Kind;
 use crate::node::io::Io;
 use crate::node::journal::disk::Disk;
@@ -54,6 +55,8 @@ pub struct Engine {
     pub own: usize,
     /// Set by a thread that wants the node to stop.
     pub stop: Arc<AtomicBool>,
+    /// What operators and peers want of destinations.
+    pub duties: Duties,
     /// The limits for clients and turns.
     pub limits: Limits,
     /// The disk of the core's journal, if it has one.
@@ -79,6 +82,7 @@ impl Driver for Engine {
         let mut io = Io { now, ring: &mut self.ring };
         self.clients.hand_over(&mut io, &mut self.core, &mut self.peers);
         self.obey(now);
+        self.duties.surveys.go_on(now, self.core.shard());
         self.shake_hands(now);
         let mut io = Io { now, ring: &mut self.ring };
         self.clients.resume(&mut io, &mut self.core);
@@ -126,6 +130,9 @@ impl Driver for Engine {
     }
 
     fn answer(&mut self, now: Now) {
+        if let Some(heard) = &self.duties.heard {
+            std::iter::from_fn(|| self.core.next_orders()).for_each(|lines| heard.push(lines));
+        }
         self.clients.deliver_replies(&mut self.core);
         self.issue(now);
         self.clients.flush(&mut Io { now, ring: &mut self.ring });
@@ -292,6 +299,15 @@ impl Engine {
                     self.clients.set_peer_tls(tls.as_ref());
                     self.peers.set_tls(&mut Io { now, ring: &mut self.ring }, core, tls);
                 }
+                Command::Destinations(rules) => {
+                    core.set_flow_rules(now, Arc::clone(&rules.table));
+                    self.duties.heard = Some(rules.heard.clone());
+                    if self.own == 0 {
+                        rules.tell.iter().for_each(|lines| core.tell_orders(lines));
+                        core.shard_mut().set_orders(Arc::clone(&rules.all));
+                    }
+                }
+                Command::Survey(survey) => self.duties.surveys.push(survey),
                 Command::TimestampMaster(master) => self.timestamps.issuer.set_master(master),
             }
         }

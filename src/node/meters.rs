@@ -289,6 +289,9 @@ meters! {
     callback_lanes: Gauge,
     /// Times that a due pop found all lanes taken and was put off.
     pops_without_lane: Counter,
+    /// Times that a due pop waited because of the rule of its destination: for its rate, for a
+    /// place, or for the end of a pause.
+    pops_held_by_rule: Counter,
     /// Bytes of timer memory held.
     store_bytes: Gauge,
     /// Bytes of requests begun and not complete.

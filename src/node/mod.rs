@@ -7,6 +7,7 @@ pub(crate) mod clients;
 pub mod commands;
 mod core_loop;
 pub(crate) mod deadlines;
+pub(crate) mod destinations;
 mod engine;
 mod files;
 pub(crate) mod handshakes;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::base::destinations::DestinationTable;
 use crate::base::limits::{CallbackLimits, ClusterLimits, Limits};
 use crate::cluster::view::Membership;
 
@@ -63,6 +64,8 @@ pub struct NodeSettings {
     pub connector: Option<Arc<Connector>>,
     /// Where callbacks may go.
     pub rules: Rules,
+    /// How much may be asked of callback servers, at the start.
+    pub destinations: Arc<DestinationTable>,
     /// The members at the start. `None`: this node alone.
     pub membership: Option<Membership>,
     /// How nodes watch and wait for each other.
@@ -216,6 +219,7 @@ impl Default for NodeSettings {
             signer: None,
             connector: None,
             rules: Rules::default(),
+            destinations: Arc::default(),
             membership: None,
             cluster: ClusterLimits::default(),
             accept_strangers: false,

@@ -11,6 +11,7 @@ use tracing::{error, info, warn};
 
 use crate::base::ids::{NodeInstance, ShardCount, ShardIndex, mix};
 use crate::base::limits::SHARDS_MAX;
+use crate::base::quota::Quotas;
 use crate::base::time::Now;
 use crate::cluster::view::{MembershipError, View};
 use crate::journal::writer::PIECE_BYTES_MAX;
@@ -33,6 +34,7 @@ use crate::node::callbacks::policy::Destinations;
 use crate::node::clients::service::Service;
 use crate::node::clients::table::{Clients, PLAIN_LISTENER, TLS_LISTENER};
 use crate::node::commands::{Command, Commander, Commands};
+use crate::node::destinations::Duties;
 use crate::node::engine::Engine;
 use crate::node::files::FileShares;
 use crate::node::handshakes::queue::Handshakes;
@@ -592,8 +594,7 @@ impl Seat {
         let began = wall.map_or_else(now, |wall| wall.raise(now()));
         let config = self.shard_config();
         let mut core = Core::with_identity(config, self.mesh, self.identity, began);
-        let quotas = settings.tokens.as_ref().map(|tokens| Arc::clone(tokens.quotas()));
-        core.shard_mut().set_quotas(quotas.unwrap_or_default());
+        core.shard_mut().set_quotas(quotas_of(settings));
         if let (Some(journal), Some(segments)) = (&self.journal, &segments) {
             journal.read(self.own, &mut core, began, &self.meters[self.own], segments)?;
         }
@@ -631,11 +632,13 @@ impl Seat {
             meters: self.meters,
             own: self.own,
             stop: self.stop,
+            duties: Duties::default(),
             limits: settings.limits.clone(),
             disk: segments.zip(wall).map(|(segments, wall)| Disk::new(segments, wall)),
             failed: None,
             spin_ns: u64::from(settings.spin_us) * 1_000,
         };
+        engine.core.set_flow_rules(began, Arc::clone(&settings.destinations));
         engine.callbacks.signer.clone_from(&settings.signer);
         engine.callbacks.set_connector(&mut engine.ring, settings.connector.clone());
         engine.set_destinations(Destinations { listeners, rules: settings.rules.clone() });
@@ -695,4 +698,10 @@ impl Seat {
             view: self.view.clone(),
         }
     }
+}
+
+/// The quotas of the tokens at the start.
+fn quotas_of(settings: &NodeSettings) -> Arc<Quotas> {
+    let quotas = settings.tokens.as_ref().map(|tokens| Arc::clone(tokens.quotas()));
+    quotas.unwrap_or_default()
 }

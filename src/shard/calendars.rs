@@ -36,6 +36,11 @@ impl Shard {
         Some(next_ms - timing.due_ms)
     }
 
+    /// Whether no pop comes after the present one that would end it.
+    pub(super) fn is_without_next(&mut self, record: &Record) -> bool {
+        record.schedule().is_last(record.sequence + 1) && self.calendar_pause_ms(record).is_none()
+    }
+
     /// Whether a pop that is due was missed for longer than its client allows.
     pub(super) fn is_missed(&self, tick: Tick, record: &Record) -> bool {
         let late_ms = tick - record.due();

@@ -41,6 +41,8 @@ pub struct Counters {
     pub missed: u64,
     /// Times that a due pop found all lanes taken and was put off.
     pub without_lane: u64,
+    /// Times that a due pop waited because of the rule of its destination.
+    pub held_by_rule: u64,
     /// Results of callbacks whose timer was replaced or deleted meanwhile.
     pub outdated: u64,
     /// Entries that the wheel moved without popping them.

@@ -529,6 +529,23 @@ pub struct PeerReply {
     pub after: Position,
 }
 
+/// How a callback host is on one core.
+#[derive(Clone, Debug)]
+pub struct HostState {
+    /// The authority, as written.
+    pub authority: Box<str>,
+    /// Pops that wait.
+    pub waiting: u32,
+    /// Callbacks that run.
+    pub in_flight: u32,
+    /// Failures since the last answer.
+    pub failures: u32,
+    /// Attempts in the last whole second.
+    pub attempts_per_second: u32,
+    /// While the host is in trouble: milliseconds until the next probe may begin.
+    pub next_probe_ms: Option<u64>,
+}
+
 /// What a shard asks its driver to do. The driver drains it every turn; its memory is kept.
 #[derive(Debug, Default)]
 pub struct Outbox {
@@ -545,6 +562,8 @@ pub struct Outbox {
     pub to_peers: Vec<ToPeer>,
     /// Results for peers.
     pub peer_replies: Vec<PeerReply>,
+    /// Lines of orders that peers told, for the control thread.
+    pub orders: Vec<Box<[u8]>>,
     /// The bytes of `to_peers` and `peer_replies`. The driver clears them when both are drained.
     pub peer_bytes: Vec<u8>,
 }

@@ -205,7 +205,14 @@ impl Cluster {
     }
 
     pub fn start(&mut self, node: usize) {
+        self.start_as(node, 0);
+    }
+
+    /// Starts a node as if it were a core of this number.
+    pub fn start_as(&mut self, node: usize, own: u16) {
         let config = ShardConfig {
+            own: ShardIndex(own),
+            shards: ShardCount::new(own + 1),
             records_max: self.nodes[node].records_max,
             store_bytes_max: self.nodes[node].store_bytes_max,
             cluster: ClusterLimits { promotion: self.promotion, ..ClusterLimits::default() },
@@ -403,8 +410,20 @@ impl Cluster {
     }
 
     pub fn create(&mut self, node: usize, seconds: (u64, u64), factor: u8) -> TimerId {
+        self.create_at(node, "host:80", seconds, factor)
+    }
+
+    /// Creates a timer that names a host.
+    pub fn create_at(
+        &mut self,
+        node: usize,
+        authority: &str,
+        seconds: (u64, u64),
+        factor: u8,
+    ) -> TimerId {
         let content = content();
-        match self.ask(node, Request::Create(definition(seconds, factor, &content))) {
+        let definition = Definition { authority, ..definition(seconds, factor, &content) };
+        match self.ask(node, Request::Create(definition)) {
             Answer::Done { id, .. } => id,
             other => panic!("{other:?}"),
         }

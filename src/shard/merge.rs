@@ -95,6 +95,7 @@ impl Shard {
                 peer.into_iter().for_each(|peer| self.peers.note_full(peer, until));
                 PeerResult::NotFound
             }
+            PeerMessage::Orders(lines) => self.take_orders(teller, lines, outbox),
             PeerMessage::Missed { id, by } => {
                 self.offer_missed(id, by, outbox);
                 PeerResult::Held

@@ -34,6 +34,7 @@ mod config;
 pub mod counters;
 pub mod effects;
 mod ended;
+mod flow;
 pub mod inspect;
 pub mod journal;
 mod keep;
@@ -104,6 +105,8 @@ pub struct Shard {
     complete_since: WallMs,
     /// `None`: this process did not begin with what a journal has.
     returned: Option<Return>,
+    /// Messages for nodes that return, with what operators ordered for destinations.
+    orders: Arc<Vec<Box<[u8]>>>,
 }
 
 /// How often idle hosts are looked for and the oldest overdue pop is looked up.
@@ -115,10 +118,12 @@ impl Shard {
         let tick = now.mono.tick_floor();
         let minter = Minter::new(config.instance, config.shards, config.own, now.wall)
             .salted(config.hash_seed);
+        let (mut records, peers) = (Records::new(&config, tick), Peers::new(config.view.clone()));
+        records.hosts_mut().set_share(peers.share());
         Self {
-            records: Records::new(&config, tick),
+            records,
             pops: Pops::default(),
-            peers: Peers::new(config.view.clone()),
+            peers,
             writes: Writes::default(),
             reads: Reads::default(),
             questions: Questions::new(tick, &config.cluster),
@@ -133,6 +138,7 @@ impl Shard {
             write_refusal: None,
             complete_since: now.wall,
             returned: None,
+            orders: Arc::default(),
             config,
         }
     }
@@ -177,6 +183,7 @@ impl Shard {
         self.turns.at = tick;
         self.notice_absence();
         self.turns.ticked_at = tick;
+        self.turn_flows(now, outbox);
         self.turn_wheel(now, tick, outbox);
         self.hosts_in_trouble(now, outbox);
         if self.turns.may_sweep(SWEEP_EVERY_MS) {
@@ -241,6 +248,7 @@ impl Shard {
             self.turns.ticked_at = self.turns.at;
         }
         self.peers.see(view);
+        self.records.hosts_mut().set_share(self.peers.share());
         self.records.recount_tags(&self.peers, now.mono.tick_floor());
         self.settle_writes(now, outbox);
         self.collect.forget_windows();
@@ -263,7 +271,11 @@ impl Shard {
             self.peers.returned(now.mono.tick_floor(), peer, former);
         }
         if (former == Liveness::Dead) != (liveness == Liveness::Dead) {
+            self.records.hosts_mut().set_share(self.peers.share());
             self.records.recount_tags(&self.peers, now.mono.tick_floor());
+        }
+        if liveness == Liveness::Alive && (has_gaps || former != Liveness::Alive) {
+            self.tell_orders(peer, outbox);
         }
         if liveness != Liveness::Alive {
             self.settle_writes(now, outbox);
@@ -281,10 +293,12 @@ impl Shard {
         if self.pops.is_stopping {
             return None;
         }
-        if self.pops.is_behind || self.records.hosts().has_waiting_in_trouble() {
+        let is_behind = self.pops.is_behind || !self.pops.released.is_empty();
+        if is_behind || self.records.hosts().has_waiting_in_trouble() {
             return Some(Tick(0));
         }
-        let work = [self.reconcile.next_wake(), self.questions.next_wake()];
+        let flows = self.records.hosts().flows_wake();
+        let work = [self.reconcile.next_wake(), self.questions.next_wake(), flows];
         let wakes = [self.records.next_wake(), self.collect.next_wake()].into_iter().chain(work);
         wakes.flatten().min()
     }

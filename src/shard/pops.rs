@@ -79,6 +79,9 @@ impl Shard {
         }
         let hosts = self.records.hosts_mut();
         let host = hosts.admit(record.authority, tick, &mut outbox.released);
+        if let Some(host) = host.filter(|host| hosts.is_paused(*host)) {
+            return self.wait_at_host(slot, host);
+        }
         let (is_held_back, may_start) = match host.map(|host| (host, hosts.get(host))) {
             Some((host, entry)) => {
                 let is_next = entry.waiting() == 0 || entry.is_in_trouble();
@@ -110,14 +113,16 @@ impl Shard {
             return self.hand_over(tick, slot);
         }
         match host {
-            Some(host) if may_start => self.attempt(now, slot, &record, host, outbox),
-            Some(host) if !is_held_back => self.records.transition(slot, Next::Ready(host)),
+            Some(host) if may_start && self.records.hosts_mut().may_begin(host, now) => {
+                self.attempt(now, slot, &record, host, outbox);
+            }
+            Some(host) if !is_held_back => self.wait_at_host(slot, host),
             _ => self.back_off(tick, slot, &record, None),
         }
     }
 
     /// Asks for the callback of a slot that is in no list.
-    fn attempt(
+    pub(super) fn attempt(
         &mut self,
         now: Now,
         slot: Slot,
@@ -134,7 +139,7 @@ impl Shard {
             is_first: record.attempts == 0,
         };
         assert!(attempt.due.begins() <= now.mono, "a pop is never early");
-        self.records.hosts_mut().take_place(ticket.host);
+        self.records.hosts_mut().take_place(ticket.host, now.mono.tick_floor());
         self.counters.in_flight += 1;
         self.counters.retried += u64::from(!attempt.is_first);
         outbox.attempts.push(attempt);
@@ -174,6 +179,9 @@ impl Shard {
                     self.pop_over(now, ticket.slot, false, outbox);
                 }
                 CallbackOutcome::Stale if self.waits_for_others(tick, ticket.slot, outbox) => {}
+                CallbackOutcome::Stale if self.records.hosts().is_paused(ticket.host) => {
+                    self.wait_at_host(ticket.slot, ticket.host);
+                }
                 CallbackOutcome::Stale => {
                     let record = *self.records.get(ticket.slot);
                     self.attempt(now, ticket.slot, &record, ticket.host, outbox);
@@ -190,9 +198,16 @@ impl Shard {
     }
 
     /// Starts waiting pops of a host as far as places allow. Lists the host if it is in trouble.
-    fn start_waiting(&mut self, now: Now, host: HostId, outbox: &mut Outbox) {
+    pub(super) fn start_waiting(&mut self, now: Now, host: HostId, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
-        while !self.pops.is_stopping && self.records.hosts().may_start(host, tick) {
+        if let Some(flow) = self.records.hosts().flow_of(host) {
+            self.records.hosts_mut().queue(host);
+            if !self.records.hosts_mut().yields(flow, tick) {
+                self.start_flow(now, flow, outbox);
+            }
+        }
+        let has_rule = self.records.hosts().flow_of(host).is_some();
+        while !self.pops.is_stopping && !has_rule && self.records.hosts().may_start(host, tick) {
             let Some(slot) = self.records.next_waiting(host) else { return };
             let record = *self.records.get(slot);
             if self.is_next_ranks_turn(tick, &record) {
@@ -367,7 +382,7 @@ impl Shard {
     /// Whether a pop has waited here until the next rank began with it, for a place at its host or
     /// because this core had no time. If this rank began, too, both ranks would make most pops of a
     /// herd that takes longer than that.
-    fn is_next_ranks_turn(&self, tick: Tick, record: &Record) -> bool {
+    pub(super) fn is_next_ranks_turn(&self, tick: Tick, record: &Record) -> bool {
         let placement = self.records.placement_of(record);
         let behind = placement.actives_behind();
         behind != 0
@@ -390,7 +405,14 @@ impl Shard {
         if let Some(pause_ms) = self.calendar_pause_ms(record) {
             return at.min(schedule.due(sequence) + pause_ms);
         }
-        if schedule.is_last(sequence) { at.max(self.pops.none_given_up_before) } else { at }
+        if !schedule.is_last(sequence) {
+            return at;
+        }
+        // Nor is a pop given up for the time in which its destination was paused.
+        let host = self.records.hosts().host_of(record.authority);
+        let resumed_at = host.map(|host| host.resumed_at).filter(|resumed| *resumed > Tick(0));
+        let after = resumed_at.map_or(Tick(0), |at| at + give_up_ms);
+        at.max(self.pops.none_given_up_before).max(after)
     }
 
     /// Handles that an attempt failed. `pause_ms` is how long the server wants to be left alone.
@@ -413,14 +435,19 @@ impl Shard {
 
     /// Leaves a pop to the next rank. This rank waits until all others have had their try, and
     /// takes the pop back if none has told of it by then. The slot is in no list.
-    fn hand_over(&mut self, tick: Tick, slot: Slot) {
+    pub(super) fn hand_over(&mut self, tick: Tick, slot: Slot) {
         let record = *self.records.get(slot);
-        let placement = self.records.placement_of(&record);
+        let placement = *self.records.placement_of(&record);
         let ranks = u64::from(placement.replicas.len());
         let sites = u64::from(placement.sites.len()) * u64::from(placement.factor);
         let others_ms = (ranks + sites) * RANK_DELAY_MS + self.config.callbacks.timeout_ms;
         let due = record.due();
-        let give_up_at = self.give_up_at(&record);
+        let give_up_at = match self.waits_by_rule(&record) {
+            true if self.is_without_next(&record) => Tick(u64::MAX),
+            // The next pop has its turn here.
+            true => self.give_up_at(&record) + placement.delay_ms(self.config.cluster.promotion),
+            false => self.give_up_at(&record),
+        };
         let back_at = (due.max(tick) + others_ms).min(give_up_at).max(tick + 1);
         self.counters.handed_over += 1;
         self.records.transition(slot, Next::HandedOver(back_at));
@@ -430,6 +457,11 @@ impl Shard {
     fn take_back(&mut self, now: Now, slot: Slot, outbox: &mut Outbox) {
         let record = *self.records.get(slot);
         let tick = now.mono.tick_floor();
+        if self.waits_by_rule(&record) {
+            // The other rank has the same rule. It may be waiting still.
+            self.skip_missed(tick, slot);
+            return self.pop(now, slot, true, outbox);
+        }
         let give_up_at = self.give_up_at(&record);
         // A pop that was left to others untried is tried first.
         if tick >= give_up_at && record.attempts > 0 {

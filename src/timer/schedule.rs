@@ -38,6 +38,12 @@ impl Schedule {
         sequence >= self.pops()
     }
 
+    /// The last pop that is due at `tick`; at least 1.
+    pub fn present(&self, tick: Tick) -> u64 {
+        let passed = (tick - self.start).checked_div(self.interval_ms).unwrap_or(1);
+        passed.min(self.pops()).max(1)
+    }
+
     /// When a failing pop is given up: at the due time of the next pop. The last pop is given up
     /// `give_up_ms` after its own due time.
     pub fn give_up_at(&self, sequence: u64, give_up_ms: u64) -> Tick {

@@ -241,11 +241,23 @@ impl<'a> Cursor<'_, 'a> {
     }
 
     pub(super) fn seconds(&mut self, path: &str) -> Result<f64, DocumentError> {
+        self.number_of("a number of seconds", path)
+    }
+
+    /// Takes any number, `expected` in words.
+    pub(super) fn number_of(&mut self, expected: &str, path: &str) -> Result<f64, DocumentError> {
         match self.next() {
-            Node::Static(StaticNode::U64(seconds)) => Ok(seconds as f64),
-            Node::Static(StaticNode::I64(seconds)) => Ok(seconds as f64),
-            Node::Static(StaticNode::F64(seconds)) => Ok(seconds),
-            other => Err(DocumentError::unexpected(path, "a number of seconds", other)),
+            Node::Static(StaticNode::U64(number)) => Ok(number as f64),
+            Node::Static(StaticNode::I64(number)) => Ok(number as f64),
+            Node::Static(StaticNode::F64(number)) => Ok(number),
+            other => Err(DocumentError::unexpected(path, expected, other)),
+        }
+    }
+
+    pub(super) fn boolean(&mut self, path: &str) -> Result<bool, DocumentError> {
+        match self.next() {
+            Node::Static(StaticNode::Bool(value)) => Ok(value),
+            other => Err(DocumentError::unexpected(path, "true or false", other)),
         }
     }
 

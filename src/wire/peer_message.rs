@@ -13,6 +13,7 @@
 //! fetch     kind u8 = 3, id u64
 //! missed    kind u8 = 4, id u64, node u32
 //! no room   kind u8 = 5, id u64, node u32
+//! orders    kind u8 = 6, length v, lines (`wire::destination`)
 //! result    kind u8; superseded: version u64, factor u8; refused: reason u8;
 //!           found: length v, bytes
 //! ```
@@ -43,6 +44,9 @@ const COPY: u8 = 2;
 const FETCH: u8 = 3;
 const MISSED: u8 = 4;
 const NO_ROOM: u8 = 5;
+const ORDERS: u8 = 6;
+/// Most bytes of the lines of one message.
+pub const ORDERS_BYTES_MAX: usize = 16 << 10;
 /// Added to [`COPY`] if the message carries a client's write.
 const IS_WRITE: u8 = 0x10;
 /// Added to [`COPY`] if the timer is not a tombstone.
@@ -132,6 +136,8 @@ pub enum PeerMessage<'a> {
         /// The node without room.
         at: NodeHash,
     },
+    /// What operators ordered for destinations: lines of `wire::destination`, not checked yet.
+    Orders(&'a [u8]),
 }
 
 /// The answer to a message.
@@ -210,6 +216,10 @@ impl PeerMessage<'_> {
                 out.extend_from_slice(&id.0.to_le_bytes());
                 out.extend_from_slice(&at.0.to_le_bytes());
             }
+            Self::Orders(lines) => {
+                out.push(ORDERS);
+                write_bytes(lines, out);
+            }
         }
     }
 }
@@ -276,6 +286,13 @@ pub fn decode_message<'a>(input: &mut &'a [u8]) -> Result<PeerMessage<'a>, PeerM
             id: TimerId(u64::from_le_bytes(chunk(input)?)),
             at: NodeHash(u32::from_le_bytes(chunk(input)?)),
         }),
+        ORDERS => {
+            let lines = bytes(input)?;
+            match lines.len() <= ORDERS_BYTES_MAX {
+                true => Ok(PeerMessage::Orders(lines)),
+                false => Err(PeerMessageError("more orders than a message has")),
+            }
+        }
         kind if kind & !(IS_WRITE | HAS_BODY) == COPY => copy(kind, input).map(PeerMessage::Copy),
         _ => Err(PeerMessageError("unknown kind")),
     }

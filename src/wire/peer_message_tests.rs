@@ -178,8 +178,23 @@ fn lists_beyond_their_bounds() {
 }
 
 #[test]
+fn orders_come_back_and_are_bounded() {
+    for bytes in [0, 1, ORDERS_BYTES_MAX, ORDERS_BYTES_MAX + 1] {
+        let lines = vec![b'x'; bytes];
+        let mut encoded = Vec::new();
+        PeerMessage::Orders(&lines).encode(&mut encoded);
+        let decoded = decode_message(&mut &encoded[..]);
+        match bytes <= ORDERS_BYTES_MAX {
+            true => assert_eq!(decoded, Ok(PeerMessage::Orders(&lines))),
+            false => assert!(decoded.is_err()),
+        }
+        assert!(decode_message(&mut &encoded[..encoded.len() - 1]).is_err());
+    }
+}
+
+#[test]
 fn kinds_that_are_none() {
-    for kind in (0..=255_u8).filter(|kind| ![1, 2, 3, 4, 5, 0x12, 0x22, 0x32].contains(kind)) {
+    for kind in (0..=255_u8).filter(|kind| ![1, 2, 3, 4, 5, 6, 0x12, 0x22, 0x32].contains(kind)) {
         let bytes = [&[kind][..], &[1; 100]].concat();
         assert_eq!(decode_message(&mut &bytes[..]), Err(PeerMessageError("unknown kind")));
     }

@@ -9,6 +9,7 @@ mod callbacks;
 mod contract;
 mod deadlines;
 mod destinations;
+mod flow;
 mod harness;
 mod hosts;
 mod http;

@@ -378,7 +378,8 @@ impl Cluster {
         self.signal(place, "CONT");
     }
 
-    fn admin(&self, place: usize) -> SocketAddr {
+    /// The address of a node's admin API.
+    pub fn admin(&self, place: usize) -> SocketAddr {
         SocketAddr::new(self.binds[place].ip(), self.admin_port)
     }
 

@@ -24,6 +24,7 @@ mod wires;
 mod abc;
 mod cables;
 mod deaths;
+mod destinations;
 mod hostile;
 mod mixed;
 mod nonsense;
@@ -52,6 +53,7 @@ const STORIES: &[&[Story]] = &[
     splits::STORIES,
     scaling::STORIES,
     deaths::STORIES,
+    destinations::STORIES,
     secrets::STORIES,
     signatures::STORIES,
     token_limits::STORIES,

@@ -112,10 +112,13 @@ impl Liar {
         let path = random.pick(&["/nonsense", "", "?a=b", "/%00%ff/../"]);
         let opaque = "x".repeat(random.pick(&[0, 1, 100, 3_000]));
         encode_content(path, &[], opaque.as_bytes(), &mut content);
-        let message = match random.below(10) {
+        let message = match random.below(11) {
             0 => PeerMessage::Fetch(self.id(random)),
             1 => PeerMessage::Missed { id: self.id(random), by: self.node(random) },
             2 => PeerMessage::NoRoom { id: self.id(random), at: self.node(random) },
+            10 => {
+                PeerMessage::Orders(random.pick(&[&b""[..], b"1 2 a:80 paused\n", b"\xff\n1 2\n"]))
+            }
             3..=5 => {
                 let list = self.list(random);
                 PeerMessage::Standing(self.standing(random, &list))
@@ -348,5 +351,6 @@ pub fn id_of(message: &PeerMessage<'_>) -> TimerId {
         PeerMessage::Fetch(id)
         | PeerMessage::Missed { id, .. }
         | PeerMessage::NoRoom { id, .. } => *id,
+        PeerMessage::Orders(_) => TimerId(0),
     }
 }

@@ -7,9 +7,11 @@ use std::path::Path;
 
 use chronos::base::time::WallMs;
 use chronos::control::config::keys::KEYS;
+use chronos::control::config::load::parse_config;
 use chronos::shard::effects::Refusal;
 use chronos::timer::admission::admit;
 use chronos::wire::callback_uri::AuthorityMemory;
+use chronos::wire::destination::parse_rule;
 use chronos::wire::timer_json::{JsonScratch, parse_timer};
 use kit::documents::{Program, commands, documents, expect_none, files_below, read, unknown_flags};
 
@@ -98,6 +100,22 @@ fn unknown_keys(name: &str, document: &str) -> Vec<String> {
         }
     }
     findings
+}
+
+/// Rules of destinations in blocks of code: bodies of orders, and lists of the configuration.
+fn example_rules(document: &str) -> Vec<Result<(), String>> {
+    let told = |error: &dyn std::fmt::Display, line: &str| format!("{line}: {error}");
+    let check = |line: &str| {
+        if line.starts_with("{\"max-in-flight\"") {
+            let parsed = parse_rule(&mut line.as_bytes().to_vec(), &mut JsonScratch::default());
+            return Some(parsed.map(drop).map_err(|error| told(&error, line)));
+        }
+        line.starts_with("destinations = [").then(|| {
+            let text = format!("[callbacks]\n{line}\n");
+            parse_config(&text, "example").map(drop).map_err(|error| told(&error, line))
+        })
+    };
+    document.lines().filter_map(|line| line.strip_prefix("    ")).filter_map(check).collect()
 }
 
 /// Rows `| `section.key` | default | ... |` whose default is not that of the reference file.
@@ -284,6 +302,15 @@ fn timers_in_the_documents_are_accepted() {
     }
     assert!(count >= 3, "{count} timers are found");
     assert!(accept(r#"{"timing":{"interval":-1},"callback":{}}"#).is_err());
+}
+
+#[test]
+fn rules_in_the_documents_are_accepted() {
+    let all = example_rules(&read("docs/api.md"));
+    assert_eq!(all.len(), 2, "a body and a list");
+    expect_none(&all.into_iter().filter_map(Result::err).collect::<Vec<_>>());
+    let wrong = "    {\"max-in-flight\": 0}\n    destinations = [\"a rate-per-second=0\"]\n";
+    assert!(example_rules(wrong).iter().all(Result::is_err));
 }
 
 #[test]

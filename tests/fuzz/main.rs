@@ -2,6 +2,8 @@
 //! ones every time. `CHRONOS_FUZZ_ROUNDS` sets how many; `libfuzzer/` goes on for hours where this
 //! ends.
 
+mod destination_targets;
+mod destinations;
 mod journal;
 mod journal_targets;
 mod mutation;

@@ -199,10 +199,11 @@ impl World {
 
     fn message(&mut self) {
         let content = self.content.clone();
-        let message = match self.random.below(9) {
+        let message = match self.random.below(10) {
             0 => PeerMessage::Fetch(self.id()),
             1 => PeerMessage::Missed { id: self.id(), by: self.node() },
             2 => PeerMessage::NoRoom { id: self.id(), at: self.node() },
+            3 => PeerMessage::Orders(b"1 2 a:80 paused\nnonsense\n"),
             _ => self.told_message(&content),
         };
         let mut bytes = Vec::new();

@@ -1,6 +1,6 @@
 //! Inputs of the targets in `option_targets.rs`.
 
-use chronos::wire::attributes::{Attributes, CallbackMethod, RetryPolicy};
+use chronos::wire::attributes::{Attributes, CallbackMethod, CronTiming, RetryPolicy};
 
 use super::{fuzz, option_targets};
 
@@ -67,7 +67,16 @@ fn timer_options() {
 
 #[test]
 fn attributes() {
+    let cron = CronTiming {
+        expression: "0 0 9 * * MON-FRI",
+        zone: "Europe/London",
+        due_ms: 1 << 40,
+        done: 7,
+        catch_up_ms: 60_000,
+        end_ms: Some(1 << 41),
+    };
     let all = Attributes {
+        cron: Some(cron),
         is_binary: true,
         method: CallbackMethod::Patch,
         content_type: Some("a/b"),

@@ -22,8 +22,8 @@ use chronos::wire::peer_frame::{
     begin_frame, end_frame, parse_frame,
 };
 use chronos::wire::peer_message::{
-    CopyBody, PeerMessage, PeerResult, SEQUENCE_MAX, START_MS_MAX, TimerCopy, decode_message,
-    decode_result,
+    CopyBody, ORDERS_BYTES_MAX, PeerMessage, PeerResult, SEQUENCE_MAX, START_MS_MAX, TimerCopy,
+    decode_message, decode_result,
 };
 use chronos::wire::resync_json::{
     parse_query, parse_range, parse_references, parse_timers, write_references, write_target,
@@ -50,6 +50,7 @@ pub fn peer_message(data: &[u8]) -> bool {
     match message {
         PeerMessage::Standing(standing) => assert!(standing.sequence <= SEQUENCE_MAX),
         PeerMessage::Copy(copy) => check_copy(&copy),
+        PeerMessage::Orders(lines) => assert!(lines.len() <= ORDERS_BYTES_MAX),
         PeerMessage::Fetch(_) => assert_eq!(taken.len(), 9),
         PeerMessage::Missed { .. } | PeerMessage::NoRoom { .. } => assert_eq!(taken.len(), 13),
     }

@@ -89,6 +89,8 @@ fn messages() -> Vec<Vec<u8>> {
         encoded(PeerMessage::Fetch(TimerId(u64::MAX))),
         encoded(PeerMessage::Missed { id: TimerId(7), by: NodeHash(0x0102_0304) }),
         encoded(PeerMessage::NoRoom { id: TimerId(7), at: NodeHash(0x0102_0304) }),
+        encoded(PeerMessage::Orders(b"")),
+        encoded(PeerMessage::Orders(b"1 2 a:80 paused\n3 4 - b\n")),
         encoded(copy(1, None)),
         encoded(copy(2, Some(CopyBody { authority: "ralf.example:10888", content: &content }))),
         encoded(copy(2, Some(CopyBody { authority: "a", content: &owned }))),

@@ -90,6 +90,11 @@ impl Node {
         self.folder.path()
     }
 
+    /// The address of the admin API.
+    pub fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
     fn file(&self, what: &str) -> PathBuf {
         self.folder().join(format!("node{}.{what}", self.place))
     }

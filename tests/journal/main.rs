@@ -18,6 +18,7 @@ mod away;
 mod backups;
 mod clocks;
 mod damage;
+mod destinations;
 mod disks;
 mod growth;
 mod kills;
@@ -36,6 +37,7 @@ const STORIES: &[&[Story]] = &[
     clocks::STORIES,
     restarts::STORIES,
     options::STORIES,
+    destinations::STORIES,
     backups::STORIES,
 ];
 

@@ -1,6 +1,7 @@
 //! A story: what clients do and what goes wrong, as lists that are made before the run. The
 //! shrinker makes the lists shorter.
 
+use chronos::base::destinations::Rule;
 use chronos::base::limits::INTERVAL_MS_MAX;
 use kit::simulator::callback_world::Behaviour;
 use kit::simulator::random::{Purpose, Stream};
@@ -61,6 +62,8 @@ pub enum Fault {
         phase: u64,
         ms: u64,
     },
+    /// A host gets another rule, or none.
+    Rule(u32, Option<Rule>),
 }
 
 /// Everything that is done to the node in a run.
@@ -193,6 +196,20 @@ fn times(draw: &mut Stream, options: &Options) -> (u64, u64) {
     if interval == 0 { (0, 0) } else { (interval, repeat_for) }
 }
 
+/// Rules that operators order, in some stories.
+fn rules(options: &Options) -> Vec<(u64, Fault)> {
+    let draw = &mut Stream::new(options.seed, Purpose::Rarities);
+    if options.is_crowd || !draw.chance(50) {
+        return Vec::new();
+    }
+    let end_ns = (options.safety_ms + options.pause_ms) * 1_000_000;
+    let one = |draw: &mut Stream| {
+        let host = draw.range(0, u64::from(options.hosts) - 1) as u32;
+        (draw.range(0, end_ns), Fault::Rule(host, super::rules::draw(draw)))
+    };
+    (0..draw.range(1, 8)).map(|_| one(draw)).collect()
+}
+
 fn faults(options: &Options) -> Vec<(u64, Fault)> {
     let draw = &mut Stream::new(options.seed, Purpose::Faults);
     let mut made = Vec::new();
@@ -218,6 +235,7 @@ fn faults(options: &Options) -> Vec<(u64, Fault)> {
             made.push((draw.range(0, end_ns), Fault::WallClock(step)));
         }
     }
+    made.extend(rules(options));
     made.sort_by_key(|(at_ns, _)| *at_ns);
     made
 }

@@ -2,7 +2,9 @@
 //! cut into its steps. Between steps time passes and other cores act.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
+use chronos::base::destinations::DestinationTable;
 use chronos::base::ids::{HostId, ShardIndex};
 use chronos::base::time::{MonoNs, Now, Tick};
 use chronos::core::Core;
@@ -81,6 +83,8 @@ pub struct CoreDriver {
     /// Callbacks that ended, and how many of them this turn takes.
     results: VecDeque<usize>,
     results_now: usize,
+    /// Rules of destinations that the core has not taken.
+    rules: Option<Arc<DestinationTable>>,
     is_woken: bool,
     is_cut: bool,
     /// The phase before which the core will get no time, and for how long.
@@ -111,6 +115,7 @@ impl CoreDriver {
             requests_now: 0,
             results: VecDeque::new(),
             results_now: 0,
+            rules: None,
             is_woken: false,
             is_cut: false,
             stall: None,
@@ -157,6 +162,11 @@ impl CoreDriver {
     /// Notes that a callback ended.
     pub fn ended(&mut self, attempt: usize) {
         self.results.push_back(attempt);
+    }
+
+    /// Orders rules of destinations.
+    pub fn ordered(&mut self, rules: Arc<DestinationTable>) {
+        self.rules = Some(rules);
     }
 
     /// Stalls the core: it gets no time for `for_ns` once it comes to this phase of its turn.
@@ -303,7 +313,8 @@ impl CoreDriver {
         let core = self.own;
         let opaque = content.opaque;
         let begun = Begun { core, now, moment, attempt, name, opaque, authority };
-        world.model.attempt(&begun, world.options.callbacks.connections_per_host_max)?;
+        let late = if world.options.has_stalls { f64::from(world.options.shards) } else { 0.0 };
+        world.model.attempt(&begun, world.options.callbacks.connections_per_host_max, late)?;
         let host = world.host_of(name);
         self.hosts.insert(ticket.host, host);
         let (attempts, stale) = world.model.attempts_of(ticket.id.0, name);
@@ -325,7 +336,8 @@ impl CoreDriver {
     fn sleep(&mut self, world: &mut World) -> Result<Phase, Violation> {
         let (own, tick) = (usize::from(self.own), self.now.mono.tick_floor().0);
         self.counts_agree(world)?;
-        let has_more = !self.requests.is_empty() || !self.results.is_empty();
+        let has_more =
+            !self.requests.is_empty() || !self.results.is_empty() || self.rules.is_some();
         if has_more || !self.core.mesh().may_sleep() || self.is_woken {
             return Ok(Phase::Begin);
         }
@@ -335,6 +347,9 @@ impl CoreDriver {
         }
         let places = world.options.callbacks.connections_per_host_max;
         world.model.sleeps(own, tick, until, places)?;
+        if !world.options.has_stalls {
+            world.model.goes_on(own, tick, places)?;
+        }
         if world.interleaving.next().is_multiple_of(world.options.audit_every) {
             self.audit()?;
         }
@@ -431,6 +446,10 @@ impl Driver for Turn<'_> {
         for name in driver.requests.drain(..driver.requests_now) {
             let taken = self.world.hand_over(&mut driver.core, driver.own, now, name);
             checked = checked.and(taken);
+        }
+        if let Some(rules) = driver.rules.take() {
+            driver.core.set_flow_rules(now, Arc::clone(&rules));
+            self.world.model.take_rules(driver.own, &rules, now.mono.0);
         }
         self.note(checked);
     }

@@ -42,7 +42,7 @@ pub struct Begun<'a> {
 
 impl Model {
     /// Checks T2 to T8 for an attempt that begins.
-    pub fn attempt(&mut self, begun: &Begun<'_>, places: u32) -> Checked {
+    pub fn attempt(&mut self, begun: &Begun<'_>, places: u32, late: f64) -> Checked {
         let ticket = &begun.attempt.ticket;
         let (id, sequence) = (ticket.id.0, ticket.sequence);
         let story = format!("timer {id:x} write {} pop {sequence}", begun.name);
@@ -79,6 +79,9 @@ impl Model {
         if host.failures >= TROUBLE_FAILURES && host.in_flight > 1 && !is_again {
             return broken("R4", format!("{story}: more than a probe at a host in trouble"));
         }
+        let (core, now_ns) = (usize::from(begun.core), begun.now.mono.0);
+        let rules = &mut self.rules[wish.host as usize];
+        rules.begin(core, now_ns, is_again, late, &story)?;
         self.tally.attempts += 1;
         self.tally.retried += u64::from(!begun.attempt.is_first);
         let skipped = sequence - write.next;
@@ -142,6 +145,7 @@ impl Model {
     ) {
         let tick = now.mono.tick_floor().0;
         self.hosts[usize::from(core)][host as usize].end(outcome, tick);
+        self.rules[host as usize].end();
         let tally = &mut self.tally;
         match outcome {
             CallbackOutcome::Delivered => tally.delivered += 1,
@@ -236,10 +240,14 @@ impl Model {
 
     /// Reports whether the host must not be idle, because a pop was to begin at tick `by`.
     fn must_start(&self, host: &HostMirror, by: u64, tick: u64, places: u32) -> bool {
-        if host.is_in_trouble() {
-            let by = by.max(host.ended_at) + 2 * self.look_ms;
+        if host.is_in_trouble() && !host.is_ruled {
+            let by = by.max(host.ended_at).max(host.ruled_at.unwrap_or(0)) + 2 * self.look_ms;
             return host.in_flight == 0 && tick > by;
         }
+        if host.is_ruled {
+            return false;
+        }
+        let by = host.ruled_at.map_or(by, |at| by.max(at + self.look_ms));
         let by = host.troubled_at.map_or(by, |at| by.max(at + self.look_ms));
         host.in_flight < u64::from(places) && tick > by
     }

@@ -12,6 +12,7 @@ mod invariants;
 mod model;
 mod options;
 mod requests;
+mod rules;
 mod stories;
 mod world;
 

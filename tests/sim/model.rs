@@ -8,11 +8,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use chronos::base::destinations::DestinationTable;
 use chronos::wire::attributes::RetryPolicy;
 use kit::simulator::story::Violation;
 
 use super::clients::Wish;
 use super::extras::Windows;
+use super::invariants::authority;
+use super::rules::HostRules;
 
 /// The order of events across all cores. Virtual time alone does not order them.
 pub type Moment = u64;
@@ -186,6 +189,9 @@ pub struct HostMirror {
     pub ended_at: u64,
     /// Duties: the tick by which an attempt must have begun, and the timer.
     pub duties: BTreeSet<(u64, u64)>,
+    /// Whether a rule holds for the host, and the tick at which that last changed.
+    pub is_ruled: bool,
+    pub ruled_at: Option<u64>,
 }
 
 impl HostMirror {
@@ -194,7 +200,8 @@ impl HostMirror {
     }
 
     pub fn was_in_trouble_since(&self, tick: u64) -> bool {
-        self.is_in_trouble() || self.troubled_at.is_some_and(|at| at >= tick)
+        let was_ruled = self.is_ruled || self.ruled_at.is_some_and(|at| at >= tick);
+        was_ruled || self.is_in_trouble() || self.troubled_at.is_some_and(|at| at >= tick)
     }
 }
 
@@ -225,6 +232,9 @@ pub struct Model {
     pub timers: BTreeMap<u64, Timer>,
     /// The hosts, by core and number.
     pub hosts: Vec<Vec<HostMirror>>,
+    /// The rules of the hosts, and whether there has been any.
+    pub rules: Vec<HostRules>,
+    pub has_rules: bool,
     pub tally: Tally,
     pub windows: Windows,
     pub give_up_ms: u64,
@@ -240,12 +250,46 @@ impl Model {
         Self {
             timers: BTreeMap::new(),
             hosts: vec![vec![HostMirror::default(); hosts]; cores],
+            rules: vec![HostRules::new(cores); hosts],
+            has_rules: false,
             tally: Tally::default(),
             windows: Windows::default(),
             give_up_ms,
             look_ms: longest + longest / 2 + 2,
             buried: vec![BTreeMap::new(); cores],
         }
+    }
+
+    /// Notes that a core takes rules of destinations.
+    pub fn take_rules(&mut self, core: u16, table: &DestinationTable, now_ns: u64) {
+        self.has_rules = true;
+        let core = usize::from(core);
+        for (host, rules) in (0..).zip(&mut self.rules) {
+            let rule = table.find(&authority(host)).map(|found| found.rule);
+            if rules.take(core, rule, now_ns) {
+                let mirror = &mut self.hosts[core][host as usize];
+                (mirror.is_ruled, mirror.ruled_at) = (rule.is_some(), Some(now_ns / 1_000_000));
+            }
+        }
+    }
+
+    /// Checks F4: a core does not sleep over a pop that its rule lets begin.
+    pub fn goes_on(&self, core: usize, tick: u64, places: u32) -> Checked {
+        let cores = self.hosts.len() as u64;
+        for (host, rules) in
+            self.hosts[core].iter().zip(&self.rules).filter(|(host, _)| host.is_ruled)
+        {
+            let Some(after) = rules.must_begin_after(core, cores) else { continue };
+            let overdue = host.duties.range(..=(tick, u64::MAX));
+            let mut overdue = overdue.filter(|(_, id)| !self.may_have_ended(*id, tick));
+            let Some(&(by, id)) = overdue.next() else { continue };
+            let settled = host.troubled_at.map_or(0, |at| at + self.look_ms).max(host.ended_at);
+            let by = by.max(after).max(settled) + self.look_ms;
+            if !host.is_in_trouble() && host.in_flight < u64::from(places) && tick > by {
+                return broken("F4", format!("timer {id:x} waits at {tick}, at {by} it may begin"));
+            }
+        }
+        Ok(())
     }
 
     /// Notes that a client asks for a write of an id.
@@ -371,7 +415,10 @@ impl Model {
     /// has callbacks, or is in trouble.
     pub fn is_crowded(&self, core: u16, hosts_max: usize) -> Checked {
         let hosts = &self.hosts[usize::from(core)];
-        let busy = hosts.iter().filter(|host| host.in_flight > 0 || host.is_in_trouble()).count();
+        let is_busy = |host: &&HostMirror| {
+            host.in_flight > 0 || host.is_in_trouble() || host.is_ruled || host.ruled_at.is_some()
+        };
+        let busy = hosts.iter().filter(is_busy).count();
         if busy < hosts_max - hosts_max / 4 {
             return broken("R4", format!("{busy} hosts need their lanes, a pop is put off"));
         }

@@ -2,7 +2,9 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::sync::Arc;
 
+use chronos::base::destinations::{DestinationTable, Rule};
 use chronos::base::ids::ShardCount;
 use chronos::base::time::{MonoNs, Now, WallMs};
 use chronos::core::Core;
@@ -18,6 +20,7 @@ use super::driver::{CoreDriver, Running};
 use super::model::{Checked, Model, Moment, Write, broken};
 use super::options::Options;
 use super::requests::Asked;
+use super::rules;
 
 /// The monotonic time at which runs begin. It is not on a tick.
 const START_NS: u64 = 12_345_678_901;
@@ -85,6 +88,9 @@ pub struct World {
     pub refusals: BTreeMap<String, u64>,
     /// The cores by number. The core that takes a step is taken out.
     pub cores: Vec<Option<CoreDriver>>,
+    /// The rules of the hosts, and the table of them.
+    rules: Vec<Option<Rule>>,
+    table: Arc<DestinationTable>,
     story: Story,
     queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
     queued: u64,
@@ -144,6 +150,8 @@ impl World {
             cleaning: Stream::new(options.seed, Purpose::Cleaning),
             cleaned: 0,
             is_healed: false,
+            rules: vec![None; hosts],
+            table: Arc::default(),
             options,
             story,
         };
@@ -233,14 +241,34 @@ impl World {
         }
         match fault {
             Fault::Host(host, behaviour) => self.callbacks.change(host, behaviour),
+            Fault::Rule(host, rule) => self.order(host, rule),
             Fault::WallClock(step_ms) => self.wall_offset_ms += step_ms,
             Fault::Stall { core, phase, ms } => self.core_mut(core).stall(phase, ms * 1_000_000),
+        }
+    }
+
+    /// Gives a host another rule. The cores take it in their next turns.
+    fn order(&mut self, host: u32, rule: Option<Rule>) {
+        self.rules[host as usize] = rule;
+        self.trace.add(self.now_ns, "rule", [u64::from(host), u64::from(rule.is_some()), 0, 0]);
+        for (rules, rule) in self.model.rules.iter_mut().zip(&self.rules) {
+            rules.order(*rule);
+        }
+        self.table = rules::table(&self.rules, &self.table);
+        for core in 0..self.options.shards {
+            let table = Arc::clone(&self.table);
+            self.deliver(core, |core| core.ordered(table));
         }
     }
 
     fn heal(&mut self) {
         self.is_healed = true;
         self.callbacks.heal();
+        for host in 0..self.rules.len() {
+            if self.rules[host].is_some() {
+                self.order(host as u32, None);
+            }
+        }
         self.schedule(self.now_ns + 1_000_000, Event::Clean);
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use chronos::base::destinations::{DestinationTable, Rule};
 use chronos::base::ids::{HostId, PeerIndex, ShardIndex, TimerId};
 use chronos::base::time::{Now, Tick};
 use chronos::cluster::view::View;
@@ -40,6 +41,8 @@ pub enum Input {
     Disowned(ConnectionId),
     Ended(usize),
     View(Arc<View>),
+    /// Rules of destinations, and the same by host.
+    Rules(Arc<DestinationTable>, Vec<Option<Rule>>),
     Resynchronise,
     StopPopping,
     /// The disk has what was written.
@@ -172,6 +175,10 @@ impl CoreDriver {
             }
             Input::Ended(attempt) => self.ended.push_back(attempt),
             Input::View(view) => self.core.set_view(self.now, view),
+            Input::Rules(table, rules) => {
+                self.core.set_flow_rules(self.now, table);
+                world.took_rules(self.place, &rules);
+            }
             Input::Resynchronise => self.core.resynchronise(self.now),
             Input::StopPopping => {
                 self.core.shard_mut().stop_popping();

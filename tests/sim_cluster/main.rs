@@ -24,6 +24,7 @@ mod pauses;
 mod policies;
 mod rarities;
 mod requests;
+mod rules;
 mod sites;
 mod story;
 mod story_plan;

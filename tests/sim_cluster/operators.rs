@@ -217,7 +217,7 @@ impl World {
         self.tell_all_cores(node, || Input::View(view.clone()));
     }
 
-    fn tell_all_cores(&mut self, node: usize, input: impl Fn() -> Input) {
+    pub fn tell_all_cores(&mut self, node: usize, input: impl Fn() -> Input) {
         let life = self.nodes[node].life;
         for core in 0..self.options.shards[node] {
             self.deliver(CoreAt { node, life, core }, input());

@@ -133,12 +133,29 @@ impl Options {
             disks: None,
         }
         .with_sites();
-        let disks = Disks::draw(&drawn);
-        let mut drawn = Self { disks, ..drawn };
+        if drawn.rarities.has("Rules") { drawn.with_rules() } else { drawn.with_disks() }
+    }
+
+    fn with_disks(self) -> Self {
+        let disks = Disks::draw(&self);
+        let mut drawn = Self { disks, ..self };
         if let Some(disks) = disks {
             disks.limit(&mut drawn);
         }
         drawn
+    }
+
+    /// Makes enough come due for a rate to be too low. Nothing else goes wrong.
+    fn with_rules(self) -> Self {
+        Self {
+            operations: 100,
+            hosts: 1,
+            interval_ms_max: 6_000,
+            has_clock_steps: false,
+            lost_reply_percent: 0,
+            sites: None,
+            ..self
+        }
     }
 
     fn with_sites(self) -> Self {

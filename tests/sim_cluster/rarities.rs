@@ -7,6 +7,7 @@ use super::disturbances::Whom;
 use super::nodes::Starved;
 use super::options::{Options, Trouble};
 use super::policies::failures;
+use super::rules;
 use super::story_plan::{Death, Fault};
 use super::world::World;
 
@@ -16,6 +17,8 @@ const MS: u64 = 1_000_000;
 const PERCENT: u64 = 4;
 /// How many in a hundred have it of the seeds that a kind is meant for.
 const PERCENT_OF_SOME: u64 = 25;
+/// How many in a hundred have rules of destinations of the seeds in which nothing else goes wrong.
+const RULES_PERCENT: u64 = 60;
 
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,10 +49,12 @@ pub enum Rarity {
     WrongClock = 21,
     /// Timers have retry policies, and hosts fail for long (see `policies.rs`).
     Policies = 22,
+    /// Operators limit what callback hosts are asked, and pause them. Nothing else goes wrong.
+    Rules = 23,
 }
 
 impl Rarity {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::OldFiles,
         Self::Twins,
         Self::LateStarts,
@@ -62,6 +67,7 @@ impl Rarity {
         Self::NoRoom,
         Self::WrongClock,
         Self::Policies,
+        Self::Rules,
     ];
 }
 
@@ -87,12 +93,17 @@ impl Rarities {
                 (Rarity::NoRoom, _) if has_operator => 0,
                 (Rarity::Policies, _) => 2 * PERCENT,
                 (Rarity::NoRoom | Rarity::WrongClock, _) => PERCENT,
+                (Rarity::Rules, Trouble::None) if !has_operator => RULES_PERCENT,
+                (Rarity::Rules, _) => 0,
                 (Rarity::OldFiles, _) | (_, Trouble::None) => 0,
                 _ => PERCENT,
             };
             Stream::keyed(seed, Purpose::Rarities, *kind as u64).chance(percent)
         };
         let mut kinds: Vec<Rarity> = Rarity::ALL.into_iter().filter(is_drawn).collect();
+        if kinds.contains(&Rarity::Rules) {
+            kinds = vec![Rarity::Rules];
+        }
         if kinds.contains(&Rarity::Pauses) {
             kinds.retain(|kind| *kind != Rarity::NoRoom);
         }
@@ -129,6 +140,7 @@ pub fn rare_faults(options: &Options, made: &mut Vec<(u64, Fault)>) {
             Rarity::Exchanged => in_turn(draw, options, made, exchanged),
             Rarity::WrongClock => wrong_clock(draw, options, made),
             Rarity::Policies => failures(draw, options, made),
+            Rarity::Rules => rules::orders(draw, options, made),
             // The plots and the limits of the node make these.
             Rarity::LongIntervals | Rarity::Pauses | Rarity::NoRoom => {}
         }

@@ -1,6 +1,7 @@
 //! A story: what clients do, what operators do and what goes wrong, as lists that are made before
 //! the run. The shrinker makes the lists shorter.
 
+use chronos::base::destinations::Rule;
 use chronos::wire::attributes::RetryPolicy;
 use kit::simulator::callback_world::Behaviour;
 use kit::simulator::random::{Purpose, Stream};
@@ -143,6 +144,11 @@ pub enum Fault {
         core: u16,
         ms: u64,
         pause_ms: u64,
+    },
+    /// Operators give a host another rule, or none.
+    Rule {
+        host: u32,
+        rule: Option<Rule>,
     },
     /// Connections are refused for a time.
     Refuse {

@@ -2,7 +2,9 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::sync::Arc;
 
+use chronos::base::destinations::DestinationTable;
 use chronos::shard::effects::{CallbackOutcome, Ticket};
 use chronos::shard::inspect::Held;
 use kit::simulator::callback_world::{Behaviour, CallbackWorld, Ending, Outcome};
@@ -18,6 +20,7 @@ use super::nodes::{Node, Starved};
 use super::operators::{Members, Step as OperatorStep};
 use super::options::{NODES_MAX, Options};
 use super::requests::Asked;
+use super::rules::Rules;
 use super::story_plan::{Death, Doom, Fault, Story};
 use super::twins::Twin;
 
@@ -110,6 +113,9 @@ pub struct World {
     pub disk: Stream,
     pub network: Network,
     pub nodes: Vec<Node>,
+    /// The rules of destinations, as they must be seen, and the table of each node.
+    pub rules: Rules,
+    pub tables: Vec<Arc<DestinationTable>>,
     pub members: Members,
     pub twin: Option<Twin>,
     pub running: Vec<Running>,
@@ -174,6 +180,8 @@ impl World {
             interleaving: draw.clone(),
             disk: Stream::keyed(options.seed, Purpose::Disk, 100),
             network,
+            rules: Rules::new(&options),
+            tables: vec![Arc::default(); options.all_nodes()],
             nodes,
             members: Members { sites: options.sites, ..Members::new(options.nodes) },
             twin: None,
@@ -408,6 +416,7 @@ impl World {
         self.model.keeps_policy(place, self.now_ns, name, ticket.sequence)?;
         self.model.attempt(place, self.now_ns, name, ticket.sequence)?;
         let pops = self.model.pops.entry((name, ticket.sequence)).or_default();
+        self.rules.begin(place, host, self.now_ns, pops)?;
         let at = pops.len();
         let is_doubled = pops.iter().any(|other| other.served_ns.is_some());
         let key = (name as u64) << 32 ^ ticket.sequence << 12 ^ at as u64;
@@ -501,6 +510,7 @@ impl World {
                 self.model.clocks.see(self.nodes[node].clocks.ahead_ms());
             }
             Fault::Host { host, behaviour } => self.host(host, behaviour),
+            Fault::Rule { host, rule } => self.order(host, rule),
             Fault::Change { joining, leaving } => self.operator_begins(joining, leaving),
             Fault::Twin { node, mask, ms, breaks } => self.twin_begins(node, mask, ms, breaks),
             Fault::MissFiles { node, ms } => self.hold_files(node, 0, ms),
@@ -555,6 +565,7 @@ impl World {
         let life = self.twin.as_ref().map_or(0, |twin| self.nodes[twin.process].life);
         self.twin_ends(life)?;
         self.callbacks.heal();
+        self.end_rules();
         for host in 0..self.options.hosts {
             self.host(host, Behaviour::Well(3));
         }

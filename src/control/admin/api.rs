@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRef, Path, Request, State};
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state, map_response};
@@ -15,6 +15,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use tokio::net::TcpListener;
 
+use super::destinations;
 use super::doors::AdminDoors;
 use super::guard::{RequestGuard, SharedTokens, guard};
 use super::listener::{AdminListener, SharedAcceptor, Times};
@@ -33,8 +34,8 @@ const TIMES: Times = Times { head: Duration::from_secs(3), life: Duration::from_
 /// 255 bytes.
 const BODY_BYTES_MAX: usize = 128 << 10;
 
-const NOT_FOUND: &str =
-    "the admin API has /healthz, /readyz, /metrics, /status, /cluster, /statistics/tags[/<TAG>]\n";
+const NOT_FOUND: &str = "the admin API has /healthz, /readyz, /metrics, /status, /cluster, \
+     /destinations[/<HOST>], /statistics/tags[/<TAG>]\n";
 
 /// What the handlers read.
 #[derive(Clone)]
@@ -43,6 +44,12 @@ pub(crate) struct AdminState {
     process: fn(Instant) -> ProcessUse,
     tags: Arc<TagBoard>,
     guard: Arc<RequestGuard>,
+}
+
+impl FromRef<AdminState> for NodeView {
+    fn from_ref(state: &AdminState) -> Self {
+        state.view.clone()
+    }
 }
 
 impl AdminState {
@@ -93,6 +100,11 @@ fn router(state: AdminState) -> Router {
         .route("/cluster/resync", post(cluster_resync))
         .route("/cluster/membership", put(cluster_membership))
         .route("/backup", post(backup))
+        .route("/destinations", get(destinations::all))
+        .route(
+            "/destinations/{*name}",
+            get(destinations::one).put(destinations::put).delete(destinations::delete),
+        )
         .route("/statistics/tags", get(all_tags))
         .route("/statistics/tags/{*tag}", get(one_tag))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))

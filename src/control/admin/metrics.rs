@@ -88,6 +88,7 @@ impl Collector for Snapshot {
             |shard| &self.view.meters[shard].journal_sync,
         )?;
         self.encode_cluster(&mut encoder)?;
+        self.encode_destinations(&mut encoder)?;
         self.encode_tags(&mut encoder)?;
         if let Some(board) = &self.view.timestamps {
             encode_timestamps(board, &mut encoder)?;
@@ -158,6 +159,20 @@ impl Snapshot {
             encoder
                 .encode_descriptor(name, help, None, MetricType::Counter)?
                 .encode_counter::<NoLabelSet, u64, f64>(&value, None)?;
+        }
+        Ok(())
+    }
+
+    /// Writes two figures of all destinations together: no operator's host becomes a label.
+    fn encode_destinations(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let (rules, paused) = self.view.destinations.counts();
+        let gauges = [
+            ("destinations_with_rules", "Destinations that have a rule", rules),
+            ("destinations_paused", "Destinations that are paused", paused),
+        ];
+        for (name, help, value) in gauges {
+            let value = value as f64;
+            encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 pub(crate) mod alarms;
 pub(crate) mod api;
+mod destinations;
 pub(crate) mod doors;
 pub(crate) mod guard;
 pub(crate) mod listener;

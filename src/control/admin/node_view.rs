@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 #[cfg(test)]
 use crate::cluster::view::View;
 use crate::control::cluster::desk::ClusterDesk;
+use crate::control::destinations::desk::DestinationDesk;
 use crate::control::timestamp::board::TimestampBoard;
 use crate::node::NodeHandle;
 use crate::node::commands::{Command, Commander};
@@ -72,6 +73,8 @@ pub(crate) struct NodeView {
     pub cluster: Arc<ClusterDesk>,
     /// What operators see of timestamps; `None` where they are not served.
     pub timestamps: Option<Arc<TimestampBoard>>,
+    /// The rules of destinations.
+    pub destinations: Arc<DestinationDesk>,
     /// Asks for backups of the journal; `None`: the node has none.
     backups: Option<Backups>,
     state: Arc<AtomicU8>,
@@ -93,6 +96,7 @@ impl NodeView {
             started: Instant::now(),
             cluster: Arc::new(ClusterDesk::of(node.view.clone(), Some(node.commander()))),
             timestamps: None,
+            destinations: Arc::default(),
             backups: node.backups.clone(),
             state: Arc::default(),
         }
@@ -114,6 +118,7 @@ impl NodeView {
             started: Instant::now(),
             cluster: Arc::new(ClusterDesk::of(Arc::new(View::alone("127.0.0.1:7253")), None)),
             timestamps: Some(Arc::new(TimestampBoard::new(Arc::default(), "file"))),
+            destinations: Arc::default(),
             backups: None,
             state: Arc::default(),
         }

@@ -15,6 +15,7 @@ use crate::base::limits::{
 use crate::node::callbacks::policy::{Rule, texts_of};
 use crate::node::settings::JournalMode;
 use crate::tls::acceptor::ClientAuth;
+use crate::wire::destination::{parse_line, write_line};
 
 /// Every section, in the order of the reference file.
 pub const SECTIONS: [Section; 11] = [
@@ -180,7 +181,7 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 105] = [
+pub static KEYS: [Key; 106] = [
     listeners::CLIENTS,
     Key {
         section: "node",
@@ -438,6 +439,23 @@ pub static KEYS: [Key; 105] = [
         "Where no callback goes. Every address that a name has is judged just before a connection \
          is opened to it. Read again on SIGHUP."
     ),
+    Key {
+        section: "callbacks",
+        name: "destinations",
+        kind: ValueKind::Destinations,
+        flag: None,
+        help: "How much callback servers may be asked, over all nodes: host or host:port, then any \
+               of max-in-flight=N, rate-per-second=N and paused. What an operator orders \
+               (PUT /destinations) goes before it. Read again on SIGHUP.",
+        get: |config| {
+            let lines = config.destinations.iter().map(|(name, rule)| write_line(name, rule));
+            Value::Texts(lines.collect())
+        },
+        set: |config, value| {
+            let read = |text: &String| parse_line(text).expect("checked by its kind");
+            config.destinations = value.texts().iter().map(read).collect();
+        },
+    },
     file!("callbacks", "ca", callback_tls.ca =>
         "The file of the authorities whose certificates https servers must have, in PEM. Empty: \
          those of the system. Read again on SIGHUP."),

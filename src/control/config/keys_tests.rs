@@ -19,7 +19,9 @@ fn every_limit_has_a_key_and_every_key_a_limit() {
     assert_eq!(of("limits"), fields(&format!("{:#?}", Limits::default())));
     let mut callbacks = fields(&format!("{:#?}", CallbackLimits::default()));
     callbacks.extend(
-        ["allow", "deny", "ca", "client_cert", "client_key", "signing_secrets_file"]
+        ["allow", "deny", "destinations", "ca", "client_cert", "client_key"]
+            .into_iter()
+            .chain(["signing_secrets_file"])
             .map(str::to_owned),
     );
     assert_eq!(of("callbacks"), callbacks);

@@ -1,6 +1,6 @@
 //! Reads the configuration again while the node runs (SIGHUP). What takes effect: the members, the
-//! sites, where callbacks may go, TLS between nodes, and the contents of the files of secrets, of
-//! tokens and of TLS.
+//! sites, where callbacks may go and how much is asked there, TLS between nodes, and the contents
+//! of the files of secrets, of tokens and of TLS.
 //! Every other key waits for a restart. A configuration with an error changes nothing.
 
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use super::load::Loaded;
 use super::settings::Config;
 use super::tls::TlsConfig;
 use super::watch::Watch;
+use crate::base::destinations::Rule as DestinationRule;
 use crate::cluster::view::View;
 use crate::node::callbacks::policy::Rules;
 use crate::node::commands::Command;
@@ -34,6 +35,8 @@ pub(crate) struct Reloader {
     watch: Watch,
     /// What the cores are to be told of what has changed.
     commands: Vec<Command>,
+    /// What may be asked of callback servers, if that has changed.
+    destinations: Option<Vec<(String, DestinationRule)>>,
 }
 
 impl Reloader {
@@ -41,7 +44,7 @@ impl Reloader {
     pub(crate) fn new(files: ConfigFiles, config: Config, view: Arc<View>) -> Self {
         let watch = Watch::new(&config);
         let has_port = config.opens_listen();
-        Self { files, config, has_port, view, watch, commands: Vec::new() }
+        Self { files, config, has_port, view, watch, commands: Vec::new(), destinations: None }
     }
 
     /// Returns the view that the cores were given last.
@@ -52,6 +55,11 @@ impl Reloader {
     /// Returns what the cores are to be told since the last call, but the members.
     pub(crate) fn take_commands(&mut self) -> Vec<Command> {
         std::mem::take(&mut self.commands)
+    }
+
+    /// Returns what may be asked of callback servers, if that has changed since the last call.
+    pub(crate) fn take_destinations(&mut self) -> Option<Vec<(String, DestinationRule)>> {
+        self.destinations.take()
     }
 
     /// Takes files that the configuration names and that have changed since the last call. The
@@ -123,6 +131,7 @@ impl Reloader {
     /// Takes what else may change while a node runs.
     fn read_rest(&mut self, read: Config) {
         self.read_rules(&read);
+        self.read_destinations(&read);
         self.take_files(read);
     }
 
@@ -143,6 +152,15 @@ impl Reloader {
             let Rules { allow, deny } = &read.node.rules;
             let (allow, deny) = (allow.len(), deny.len());
             info!(allow, deny, "reloaded: the rules of where callbacks may go have changed");
+        }
+    }
+
+    fn read_destinations(&mut self, read: &Config) {
+        if self.config.destinations != read.destinations {
+            self.config.destinations.clone_from(&read.destinations);
+            self.destinations = Some(read.destinations.clone());
+            let count = read.destinations.len();
+            info!(count, "reloaded: what may be asked of callback servers has changed");
         }
     }
 
@@ -287,7 +305,7 @@ pub(crate) fn announce(config: &Config) {
 fn changed(running: &Config, read: &Config) -> Vec<String> {
     // The members are compared as a whole elsewhere. Their keys would be told here by mistake.
     let members = ["localhost", "nodes", "joining", "leaving"];
-    let of_callbacks = ["allow", "deny", "ca", "client_cert", "client_key"];
+    let of_callbacks = ["allow", "deny", "destinations", "ca", "client_cert", "client_key"];
     let files = ["cert", "key", "client_ca", "client_auth"];
     let peer_tls = ["tls", "tls_cert", "tls_key", "tls_ca"];
     let has_tls = running.node.tls.is_some() && read.node.tls.is_some();

@@ -8,6 +8,7 @@ use super::error::Origin;
 use super::peer_tls::{PeerTlsConfig, PeerTlsMode};
 use super::timestamp::TimestampConfig;
 use super::tls::TlsConfig;
+use crate::base::destinations::Rule;
 use crate::cluster::view::Membership;
 use crate::node::settings::NodeSettings;
 
@@ -76,6 +77,9 @@ pub struct Config {
     pub signing_secrets_file: String,
     /// The files that [`NodeSettings::connector`] is read from.
     pub callback_tls: CallbackTlsConfig,
+    /// What may be asked of callback servers. [`NodeSettings::destinations`] is made from this and
+    /// from what operators ordered.
+    pub destinations: Vec<(String, Rule)>,
     /// The admin API.
     pub admin: AdminSettings,
     /// The log.
@@ -101,6 +105,7 @@ impl Default for Config {
             is_drop_in: false,
             signing_secrets_file: String::new(),
             callback_tls: CallbackTlsConfig::default(),
+            destinations: Vec::new(),
             admin: AdminSettings::default(),
             log: LogSettings::default(),
             membership: Membership::default(),

@@ -2,15 +2,18 @@
 //! or an error that says what was expected and what was found. This file knows no key by name and
 //! touches no file.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::net::SocketAddr;
 
 use toml::de::DeValue;
 
 use super::concealed::{CONCEALED, is_secret};
+use crate::base::destinations::DESTINATIONS_MAX;
 use crate::base::limits::PEERS_MAX;
 use crate::cluster::view::is_node_name;
 use crate::node::callbacks::policy::Rule;
+use crate::wire::destination::parse_line;
 
 /// Highest core number that a configuration may name: Linux is built for at most 8192 CPUs.
 pub(super) const CORE_NUMBER_MAX: usize = 8_191;
@@ -65,6 +68,8 @@ pub(crate) enum ValueKind {
     Sites,
     /// Rules of where callbacks may go.
     Rules,
+    /// Destinations and what may be asked of them, a line of words each.
+    Destinations,
 }
 
 /// A checked value.
@@ -81,8 +86,8 @@ pub(crate) enum Value {
     Text(String),
     /// A value of [`ValueKind::Cores`]. `None` is every core that the process may run on.
     Cores(Option<Vec<usize>>),
-    /// A value of [`ValueKind::Names`], [`ValueKind::Servers`], [`ValueKind::Sites`] or
-    /// [`ValueKind::Rules`].
+    /// A value of [`ValueKind::Names`], [`ValueKind::Servers`], [`ValueKind::Sites`],
+    /// [`ValueKind::Rules`] or [`ValueKind::Destinations`].
     Texts(Vec<String>),
 }
 
@@ -121,7 +126,11 @@ impl ValueKind {
                 DeValue::String(text),
             ) => self.read_text(text),
             (
-                ValueKind::Names | ValueKind::Servers | ValueKind::Sites | ValueKind::Rules,
+                ValueKind::Names
+                | ValueKind::Servers
+                | ValueKind::Sites
+                | ValueKind::Rules
+                | ValueKind::Destinations,
                 DeValue::Array(items),
             ) => {
                 let text_of = |item: &toml::Spanned<DeValue<'_>>| match item.get_ref() {
@@ -129,7 +138,7 @@ impl ValueKind {
                     _ => None,
                 };
                 // A list with one item more than allowed is refused. More items need not be read.
-                let items = items.iter().take(PEERS_MAX + 1);
+                let items = items.iter().take(self.items_max() + 1);
                 self.read_texts(items.map(text_of).collect::<Option<_>>().ok_or_else(mismatch)?)
             }
             (ValueKind::Cores, DeValue::Array(items)) => {
@@ -179,9 +188,14 @@ impl ValueKind {
             ValueKind::Site => {
                 (text.is_empty() || is_site_name(text)).then(|| Value::Text(text.into()))
             }
-            ValueKind::Names | ValueKind::Servers | ValueKind::Sites | ValueKind::Rules => {
+            ValueKind::Names
+            | ValueKind::Servers
+            | ValueKind::Sites
+            | ValueKind::Rules
+            | ValueKind::Destinations => {
                 let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-                return self.read_texts(items.take(PEERS_MAX + 1).map(str::to_owned).collect());
+                return self
+                    .read_texts(items.take(self.items_max() + 1).map(str::to_owned).collect());
             }
             ValueKind::Cores if text == "all" => Some(Value::Cores(None)),
             ValueKind::Cores => read_cores(text).map(|cores| Value::Cores(Some(cores))),
@@ -200,13 +214,36 @@ impl ValueKind {
             ValueKind::Servers => is_node_name(item.strip_prefix("https://").unwrap_or(item)),
             _ => is_node_name(item),
         };
-        if items.len() > PEERS_MAX {
-            return Err(self.mismatch(format!("more than {PEERS_MAX} of them")));
+        let items_max = self.items_max();
+        if items.len() > items_max {
+            return Err(self.mismatch(format!("more than {items_max} of them")));
+        }
+        if self == ValueKind::Destinations {
+            return self.read_destinations(items);
         }
         match items.iter().find(|item| !is_fine(item)) {
             Some(item) => Err(self.mismatch(quote(item))),
             None => Ok(Value::Texts(items)),
         }
+    }
+
+    /// Reads destinations. An error shows the first bad line, and what is wrong with it.
+    fn read_destinations(self, items: Vec<String>) -> Result<Value, Mismatch> {
+        let mut names = HashSet::new();
+        for item in &items {
+            let told = match parse_line(item) {
+                Ok((name, _)) if names.insert(name.clone()) => continue,
+                Ok(_) => "the destination stands there twice".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            return Err(self.mismatch(format!("{}: {told}", quote(item))));
+        }
+        Ok(Value::Texts(items))
+    }
+
+    /// Most items of a list of texts.
+    fn items_max(self) -> usize {
+        if self == ValueKind::Destinations { DESTINATIONS_MAX } else { PEERS_MAX }
     }
 
     /// Returns in words what the key accepts.
@@ -250,6 +287,10 @@ impl ValueKind {
                 "a list of at most {PEERS_MAX} hosts or addresses, with ports if not all are \
                  meant, such as [\"10.0.0.0/8:8000-8999\", \"[2001:db8::]/32\", \
                  \"*.example.com\"]"
+            ),
+            ValueKind::Destinations => format!(
+                "a list of at most {DESTINATIONS_MAX} destinations such as [\"10.0.0.1:8080 \
+                 max-in-flight=8 rate-per-second=100\", \"slow.example paused\"]"
             ),
             ValueKind::Sites => {
                 format!("a list of at most {PEERS_MAX} sites such as [\"site2=10.2.0.1:7253\"]")

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::base::ids::{PeerIndex, PeerSet, ShardCount, ShardIndex};
+use crate::base::ids::{PeerIndex, PeerSet, ShardCount, ShardIndex, TimerId};
 use crate::base::slots::{SlotKey, Slots};
 use crate::base::time::{MonoNs, Now};
 use crate::cluster::link::Inbound;
@@ -478,13 +478,15 @@ impl Inbounds {
 }
 
 /// Returns the id of the timer that a message is about.
-fn id_of(message: &PeerMessage<'_>) -> crate::base::ids::TimerId {
+fn id_of(message: &PeerMessage<'_>) -> TimerId {
     match message {
         PeerMessage::Standing(standing) => standing.id,
         PeerMessage::Copy(copy) => copy.standing.id,
         PeerMessage::Fetch(id)
         | PeerMessage::Missed { id, .. }
         | PeerMessage::NoRoom { id, .. } => *id,
+        // Any core can pass them on.
+        PeerMessage::Orders(_) => TimerId(0),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::base::destinations::Share;
 use crate::base::ids::{NodeHash, PeerIndex, PeerSet};
 use crate::base::ranked::Sites;
 use crate::base::time::{MonoNs, TICK_NS, Tick, WallMs};
@@ -146,6 +147,16 @@ impl Peers {
             self.http = self.http.with(peer);
         }
         former
+    }
+
+    /// This node's share of what rules of destinations allow to the site: its members that are not
+    /// dead, in the order of their hashes, which all members know.
+    pub fn share(&self) -> Share {
+        let members = self.view.old_nodes().union(self.view.new_nodes()).minus(self.dead);
+        let living = members.with(self.view.own());
+        let own = self.view.own_hash();
+        let before = living.iter().filter(|peer| self.view.hash_of(*peer) < own);
+        Share { nodes: living.iter().count() as u32, own: before.count() as u32 }
     }
 
     pub fn liveness(&self, peer: PeerIndex) -> Liveness {

@@ -1,6 +1,6 @@
 //! How the popping goes: what has come due, and how late the pops are that fail.
 
-use crate::base::ids::Slot;
+use crate::base::ids::{HostId, Slot};
 use crate::base::time::Tick;
 
 /// How the popping goes.
@@ -12,6 +12,8 @@ pub struct Pops {
     pub is_behind: bool,
     /// Whether the node stops: no further pop begins.
     pub is_stopping: bool,
+    /// Hosts with waiting pops for which other rules hold since the last tick.
+    pub released: Vec<HostId>,
     pub oldest_failing: OldestFailing,
     /// No last pop is given up before this moment: a restart has made it late.
     pub none_given_up_before: Tick,

@@ -8,13 +8,14 @@
 //! due go there at once. Lanes are bounded, and some are kept for hosts that answer: hosts that do
 //! not answer can never have all lanes.
 
-use crate::base::ids::{HostId, Slot};
+use crate::base::ids::{HostId, ShardIndex, Slot};
 use crate::base::limits::CallbackLimits;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::Tick;
 use crate::store::links::{Fifo, Links};
 
 use super::authorities::{Authorities, AuthorityId};
+use super::flows::{FlowId, Flows};
 
 /// Failures in a row, at any timer of the host, after which it is suspected. One server that died
 /// behind a balancer of four fails a quarter of the attempts: eight in a row then happen once in 65
@@ -29,13 +30,13 @@ const LOOKS_MAX: usize = 64;
 /// One callback host.
 #[derive(Debug)]
 pub struct Host {
-    authority: AuthorityId,
+    pub(super) authority: AuthorityId,
     /// Due pops waiting for a place.
-    ready: Fifo,
+    pub(super) ready: Fifo,
     /// Places taken.
-    in_flight: u32,
+    pub(super) in_flight: u32,
     /// Failures since the last success.
-    failures: u32,
+    pub(super) failures: u32,
     /// Pause after the next failure, while in trouble.
     pause_ms: u64,
     /// When the next probe may run, while in trouble.
@@ -45,9 +46,61 @@ pub struct Host {
     listed: bool,
     /// Whether the host answered when it was called last.
     is_proven: bool,
+    /// The rule that holds for the host, and whether the host is in the list of the rule.
+    pub(super) flow: FlowId,
+    pub(super) is_queued: bool,
+    /// When the host was paused last. Its last pops are tried for a while after that.
+    pub resumed_at: Tick,
+    pub(super) pace: Pace,
+}
+
+/// How many attempts began in a second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pace {
+    second: u32,
+    present: u32,
+    former: u32,
+}
+
+impl Pace {
+    #[inline]
+    fn add(&mut self, tick: Tick) {
+        self.turn(tick);
+        self.present = self.present.saturating_add(1);
+    }
+
+    #[inline]
+    fn turn(&mut self, tick: Tick) {
+        let second = (tick.0 / 1_000) as u32;
+        if second != self.second {
+            self.former = if second == self.second.wrapping_add(1) { self.present } else { 0 };
+            (self.second, self.present) = (second, 0);
+        }
+    }
+
+    /// Attempts in the last whole second.
+    pub fn per_second(mut self, tick: Tick) -> u32 {
+        self.turn(tick);
+        self.former
+    }
 }
 
 impl Host {
+    /// Whether a rule of a destination holds for the host.
+    pub fn has_rule(&self) -> bool {
+        self.flow != FlowId::NONE
+    }
+
+    /// Failures since the last success.
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// Attempts in the last whole second.
+    pub fn attempts_per_second(&self, tick: Tick) -> u32 {
+        self.pace.per_second(tick)
+    }
+
     /// Whether only probes are made to the host.
     pub fn is_in_trouble(&self) -> bool {
         self.failures >= SUSPECT_FAILURES
@@ -71,8 +124,9 @@ impl Host {
 /// All callback hosts of a shard.
 pub struct Hosts {
     /// The authorities that timers name, with a lane or without.
-    authorities: Authorities,
-    places: Vec<Option<Host>>,
+    pub(super) authorities: Authorities,
+    pub(super) places: Vec<Option<Host>>,
+    pub(super) flows: Flows,
     free: Vec<u32>,
     /// Hosts with lanes that have not answered.
     unproven: usize,
@@ -89,12 +143,13 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    pub(super) fn new(authorities: Authorities, limits: &CallbackLimits) -> Self {
+    pub(super) fn new(authorities: Authorities, limits: &CallbackLimits, own: ShardIndex) -> Self {
         let hosts_max = limits.hosts_per_core_max as usize;
         Self {
             authorities,
             // The vector never moves. The kernel gives its pages as they are used.
             places: Vec::with_capacity(hosts_max),
+            flows: Flows::new(own),
             free: Vec::new(),
             unproven: 0,
             troubled: Vec::new(),
@@ -111,7 +166,7 @@ impl Hosts {
         self.places[host.0 as usize].as_ref().expect("a host keeps its lane while it has work")
     }
 
-    fn get_mut(&mut self, host: HostId) -> &mut Host {
+    pub(super) fn get_mut(&mut self, host: HostId) -> &mut Host {
         self.places[host.0 as usize].as_mut().expect("a host keeps its lane while it has work")
     }
 
@@ -197,6 +252,10 @@ impl Hosts {
             idle_since: now,
             listed: false,
             is_proven,
+            flow: self.flows.of(self.authorities.text(authority)),
+            is_queued: false,
+            resumed_at: Tick(0),
+            pace: Pace::default(),
         };
         self.unproven += usize::from(!is_proven);
         let place = self.free.pop().unwrap_or(self.places.len() as u32);
@@ -249,14 +308,26 @@ impl Hosts {
 
     /// A callback of the host begins: it takes a place.
     #[inline]
-    pub fn take_place(&mut self, host: HostId) {
-        self.get_mut(host).in_flight += 1;
+    pub fn take_place(&mut self, host: HostId, tick: Tick) {
+        let entry = self.get_mut(host);
+        entry.in_flight += 1;
+        entry.pace.add(tick);
+        let flow = entry.flow;
+        if flow != FlowId::NONE {
+            self.flows.take(flow);
+        }
     }
 
-    /// A callback of the host has ended: it gives its place back.
+    /// A callback of the host has ended: it gives its place back. A place that its rule counts is
+    /// kept until [`Hosts::settle`] gives it back.
     #[inline]
     pub fn give_back_place(&mut self, host: HostId) {
-        self.get_mut(host).in_flight -= 1;
+        let entry = self.get_mut(host);
+        entry.in_flight -= 1;
+        let flow = entry.flow;
+        if flow != FlowId::NONE {
+            self.flows.keep(flow);
+        }
     }
 
     /// Counts one timer fewer that names the authority.
@@ -279,8 +350,9 @@ impl Hosts {
 
     /// Lists a host in trouble that has waiting pops, to be emptied in portions.
     pub fn list_if_troubled(&mut self, host: HostId) {
+        let is_paused = self.is_paused(host);
         let entry = self.get_mut(host);
-        if entry.is_in_trouble() && !entry.ready.is_empty() && !entry.listed {
+        if entry.is_in_trouble() && !entry.ready.is_empty() && !entry.listed && !is_paused {
             entry.listed = true;
             self.troubled.push(host);
         }
@@ -294,8 +366,10 @@ impl Hosts {
     /// recovered, or that no pop waits for any more, is unlisted.
     pub(super) fn take_from_troubled(&mut self, links: &mut Links) -> Option<(HostId, Slot)> {
         while let Some(&host) = self.troubled.last() {
+            let is_paused = self.is_paused(host);
             let entry = self.get_mut(host);
             if entry.is_in_trouble()
+                && !is_paused
                 && let Some(slot) = entry.ready.pop_front(links)
             {
                 return Some((host, slot));
@@ -361,6 +435,21 @@ impl Hosts {
         self.places.iter().flatten()
     }
 
+    /// A portion of the hosts with lanes, by their places from `from` on.
+    pub fn portion(&self, from: usize, portion: usize) -> impl Iterator<Item = &Host> {
+        self.places.iter().skip(from).take(portion).flatten()
+    }
+
+    /// Every host with a lane has a place below this.
+    pub fn places(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The authority of a host, as written.
+    pub fn authority_of(&self, host: &Host) -> &str {
+        self.authorities.text(host.authority)
+    }
+
     /// Checks that authorities, lanes and counts agree.
     pub fn audit(&self) -> Result<(), String> {
         for (place, host) in (0..).zip(&self.places) {
@@ -375,13 +464,16 @@ impl Hosts {
         if unproven != self.unproven || self.len() > self.hosts_max as u64 {
             return Err(format!("{} lanes, {unproven} unproven", self.len()));
         }
-        Ok(())
+        self.audit_flows()
     }
 
     fn forget(&mut self, host: HostId) {
         let forgotten = self.places[host.0 as usize].take();
         let forgotten = forgotten.expect("only a host with a lane is forgotten");
         self.unproven -= usize::from(!forgotten.is_proven);
+        if forgotten.is_queued {
+            self.flows.unqueue(forgotten.flow, host);
+        }
         self.free.push(host.0);
         self.authorities.set_host(forgotten.authority, None);
     }
@@ -396,7 +488,7 @@ mod tests {
 
     fn hosts(hosts_per_core_max: u32) -> Hosts {
         let limits = CallbackLimits { hosts_per_core_max, ..CallbackLimits::default() };
-        Hosts::new(Authorities::new(2, 3), &limits)
+        Hosts::new(Authorities::new(2, 3), &limits, ShardIndex(0))
     }
 
     /// A host that timers name, with a lane if it gets one, and the hosts that lost theirs.

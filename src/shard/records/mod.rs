@@ -20,6 +20,7 @@
 mod audit;
 mod authorities;
 mod changes;
+mod flows;
 mod hosts;
 mod life;
 mod outline;
@@ -27,11 +28,13 @@ mod owners;
 mod placements;
 mod record;
 mod room;
+mod ruled;
 mod stock;
 mod tags;
 
 pub use authorities::AuthorityId;
 pub use changes::{Change, Changes};
+pub use flows::FlowId;
 #[cfg(test)]
 pub use hosts::SUSPECT_FAILURES;
 pub use hosts::{Host, Hosts};
@@ -124,7 +127,7 @@ impl Records {
             index: Index::new(config.stock.entries.clone(), config.hash_seed),
             payloads: config.stock.payloads.clone().into(),
             placements: Placements::new(config.hash_seed),
-            hosts: Hosts::new(authorities, &config.callbacks),
+            hosts: Hosts::new(authorities, &config.callbacks, config.own),
             tags: TagCounts::new(config.tags_max, config.hash_seed),
             owners: Owners::new(config.hash_seed),
             counts: Counts::default(),

@@ -1,0 +1,275 @@
+//! Pops that wait because of the rule of their destination: on one core, on two that share a meter,
+//! and in a cluster.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::base::destinations::Rule;
+use crate::cluster::detector::Liveness;
+use crate::shard::effects::{CallbackOutcome, Event};
+use crate::shard::harness_tests::{Cluster, START_MS};
+
+const RATE_10: Rule = Rule { max_in_flight: None, per_1000_s: Some(10_000), is_paused: false };
+const PAUSED: Rule = Rule { max_in_flight: None, per_1000_s: None, is_paused: true };
+const NONE: Rule = Rule { max_in_flight: None, per_1000_s: None, is_paused: false };
+
+/// Gives a node this rule for the host of all timers.
+fn set(cluster: &mut Cluster, node: usize, rule: Option<Rule>) {
+    let former = cluster.shard(node).records.hosts().destinations();
+    let rules = rule.map(|rule| ("host:80".to_owned(), rule));
+    let table = Arc::new(DestinationTable::new(rules, &former));
+    set_table(cluster, node, table);
+}
+
+fn set_table(cluster: &mut Cluster, node: usize, table: Arc<DestinationTable>) {
+    let now = cluster.now_of(node);
+    cluster.shard(node).set_flow_rules(now, table);
+    cluster.tick(node);
+    cluster.audit();
+}
+
+fn alone(timers: usize, seconds: (u64, u64), rule: Rule) -> Cluster {
+    let mut cluster = Cluster::new(1, true);
+    set(&mut cluster, 0, Some(rule));
+    for _ in 0..timers {
+        cluster.create(0, seconds, 1);
+    }
+    cluster
+}
+
+#[test]
+fn attempts_keep_the_rate_and_a_core_sleeps_between_them() {
+    let mut cluster = alone(50, (1, 1), RATE_10);
+    let mut at_ms = Vec::new();
+    let mut wakes = 0;
+    while at_ms.len() < 50 && cluster.now_ms < START_MS + 20_000 {
+        let wake = cluster.shard(0).next_wake().map_or(u64::MAX, |tick| tick.0);
+        cluster.now_ms = wake.max(cluster.now_ms + 1);
+        wakes += 1;
+        cluster.tick(0);
+        at_ms.resize(cluster.pops.len(), cluster.now_ms - START_MS);
+    }
+    assert_eq!(at_ms.len(), 50);
+    for (begin, end) in (0..50).flat_map(|begin| (begin..50).map(move |end| (begin, end))) {
+        let (begun, ms) = (end - begin + 1, at_ms[end] - at_ms[begin]);
+        assert!(begun as u64 * 100 <= ms + 10 + 100, "{begun} in {ms} ms");
+    }
+    assert!(at_ms[49] <= 1_000 + 49 * 100 + 20, "{at_ms:?}");
+    assert!(wakes < 120, "{wakes}");
+    let counters = cluster.shard(0).counters();
+    assert_eq!((counters.delivered, counters.given_up, counters.waiting), (50, 0, 0));
+    cluster.audit();
+}
+
+#[test]
+fn a_rule_holds_for_all_spellings_of_a_host_together() {
+    let mut cluster = Cluster::new(1, true);
+    let rule = Rule { max_in_flight: Some(3), ..NONE };
+    let table = DestinationTable::new([("host".to_owned(), rule)], &DestinationTable::default());
+    set_table(&mut cluster, 0, Arc::new(table));
+    cluster.hung = Some(0);
+    for (at, authority) in ["host:80", "HOST", "host:81", "https://host"].iter().enumerate() {
+        for _ in 0..=at {
+            cluster.create_at(0, authority, (1, 1), 1);
+        }
+    }
+    cluster.create_at(0, "other:80", (1, 1), 1);
+    cluster.pass_to(1_500);
+    assert_eq!(cluster.pops.len(), 3 + 1, "the other host notices nothing");
+    for finished in 2..=10 {
+        let (node, ticket) = cluster.hanging.remove(0);
+        let outcome = CallbackOutcome::Delivered;
+        cluster.handle(node, Event::CallbackFinished { ticket, outcome });
+        cluster.audit();
+        assert!(cluster.hanging.len() <= 4, "{finished}");
+    }
+    cluster.answer_callbacks(CallbackOutcome::Delivered);
+    assert_eq!(cluster.shard(0).counters().delivered, 11);
+    cluster.audit();
+}
+
+#[test]
+fn a_paused_destination_costs_nothing_and_goes_on_when_it_is_resumed() {
+    let mut cluster = alone(300, (1, 1), PAUSED);
+    cluster.pass_to(1_100);
+    assert_eq!((cluster.pops.len(), cluster.shard(0).counters().waiting), (0, 300));
+    cluster.audit();
+    // Two minutes: longer than any pop is tried for.
+    let moved = cluster.shard(0).counters().wheel_moved;
+    cluster.now_ms += 1300;
+    cluster.tick(0);
+    let wake = cluster.shard(0).next_wake();
+    assert!(wake.is_none_or(|wake| wake.0 > cluster.now_ms), "{wake:?}");
+    assert!(cluster.shard(0).counters().wheel_moved - moved < 100);
+    cluster.outcome = |_, _| CallbackOutcome::Rejected;
+    set(&mut cluster, 0, None);
+    assert_eq!(cluster.pops.len(), 300);
+    // Those that fail are tried for as long as if they had become due now.
+    cluster.outcome = |_, _| CallbackOutcome::Delivered;
+    cluster.pass_to(cluster.now_ms - START_MS + 500);
+    let counters = cluster.shard(0).counters();
+    assert_eq!((counters.delivered, counters.given_up), (300, 0));
+    cluster.audit();
+}
+
+#[test]
+fn a_repeating_timer_that_waited_makes_its_present_pop_only() {
+    let mut cluster = alone(1, (1, 100), PAUSED);
+    cluster.now_ms += 10_500;
+    cluster.tick(0);
+    assert_eq!(cluster.pops, []);
+    set(&mut cluster, 0, Some(RATE_10));
+    assert_eq!(cluster.pops, [(10, 0, 10)]);
+    assert_eq!(cluster.shard(0).counters().given_up, 9);
+    cluster.pass_to(11_100);
+    assert_eq!(cluster.pops[1..], [(11, 0, 11)]);
+    cluster.audit();
+}
+
+#[test]
+fn pause_holds_what_fails_what_is_stale_and_what_is_in_trouble() {
+    for outcome in [CallbackOutcome::Stale, CallbackOutcome::Unreachable] {
+        let mut cluster = alone(20, (1, 1), NONE);
+        cluster.hung = Some(0);
+        cluster.pass_to(1_000);
+        assert_eq!(cluster.pops.len(), 20);
+        set(&mut cluster, 0, Some(PAUSED));
+        for (node, ticket) in std::mem::take(&mut cluster.hanging) {
+            cluster.handle(node, Event::CallbackFinished { ticket, outcome });
+            cluster.audit();
+        }
+        cluster.pass_to(30_000);
+        assert_eq!(cluster.pops.len(), 20, "{outcome:?}");
+        assert_eq!(cluster.shard(0).counters().waiting, 20);
+        cluster.hung = None;
+        set(&mut cluster, 0, Some(RATE_10));
+        cluster.pass_to(60_000);
+        assert_eq!(cluster.shard(0).counters().delivered, 20, "{outcome:?}");
+        cluster.audit();
+    }
+}
+
+#[test]
+fn a_delete_ends_a_pop_that_waits() {
+    let mut cluster = alone(0, (1, 1), PAUSED);
+    let ids: Vec<_> = (0..10).map(|_| cluster.create(0, (1, 1), 1)).collect();
+    cluster.pass_to(1_100);
+    for id in &ids[..9] {
+        cluster.ask(
+            0,
+            crate::shard::effects::Request::Delete(crate::shard::harness_tests::target(*id, 1)),
+        );
+    }
+    assert_eq!(cluster.shard(0).counters().waiting, 1);
+    set(&mut cluster, 0, Some(NONE));
+    assert_eq!(cluster.pops.len(), 1);
+    cluster.audit();
+}
+
+#[test]
+fn the_nodes_of_a_cluster_share_a_rate_and_no_pop_comes_twice() {
+    let mut cluster = Cluster::new(2, true);
+    (0..2).for_each(|node| set(&mut cluster, node, Some(RATE_10)));
+    for timer in 0..100 {
+        cluster.create(timer % 2, (1, 1), 2);
+    }
+    let mut seconds = vec![0; 30];
+    for second in 0..30 {
+        let before = cluster.pops.len();
+        cluster.run_until(second + 1);
+        seconds[second as usize] = cluster.pops.len() - before;
+    }
+    assert_eq!(cluster.pops.len(), 100, "{seconds:?}");
+    assert!(seconds.iter().all(|pops| *pops <= 12), "{seconds:?}");
+    // Each node leaves the first pops to the other one, a moment before that one begins.
+    assert!(seconds[3..10].iter().all(|pops| *pops >= 8), "{seconds:?}");
+    cluster.audit();
+}
+
+#[test]
+fn a_paused_pop_is_made_once_when_both_ranks_go_on() {
+    let mut cluster = Cluster::new(2, true);
+    (0..2).for_each(|node| set(&mut cluster, node, Some(PAUSED)));
+    for timer in 0..20 {
+        cluster.create(timer % 2, (1, 1), 2);
+    }
+    cluster.run_until(300);
+    assert_eq!(cluster.pops, []);
+    (0..2).for_each(|node| set(&mut cluster, node, Some(RATE_10)));
+    cluster.run_until(340);
+    assert_eq!(cluster.pops.len(), 20, "{:?}", cluster.pops);
+    cluster.audit();
+}
+
+#[test]
+fn the_survivor_takes_the_whole_rate_and_the_pops() {
+    let mut cluster = Cluster::new(2, true);
+    (0..2).for_each(|node| set(&mut cluster, node, Some(RATE_10)));
+    for timer in 0..100 {
+        cluster.create(timer % 2, (1, 1), 2);
+    }
+    cluster.run_until(3);
+    let before = cluster.pops.len();
+    cluster.kill(1);
+    cluster.believe(0, 1, Liveness::Dead);
+    cluster.run_until(8);
+    let made = cluster.pops.len() - before;
+    assert!((44..=52).contains(&made), "{made}");
+    cluster.run_until(60);
+    assert!((100..=101).contains(&cluster.pops.len()), "{}", cluster.pops.len());
+    cluster.audit();
+}
+
+#[test]
+fn cores_of_a_node_share_places_and_take_turns() {
+    // Two shards that share a table stand for two cores of one node.
+    let mut cluster = Cluster::new(2, true);
+    for node in 0..2 {
+        cluster.nodes[node].view = Arc::new(crate::cluster::view::View::alone("one"));
+        cluster.start_as(node, node as u16);
+    }
+    let rule = Rule { max_in_flight: Some(1), ..NONE };
+    let table = DestinationTable::new([("host".to_owned(), rule)], &DestinationTable::default());
+    let table = Arc::new(table);
+    (0..2).for_each(|node| set_table(&mut cluster, node, Arc::clone(&table)));
+    for timer in 0..20 {
+        cluster.create(timer % 2, (1, 1), 1);
+    }
+    cluster.hung = Some(0);
+    let mut order = Vec::new();
+    cluster.now_ms += 1_000;
+    let tick = |cluster: &mut Cluster, node: usize| {
+        let now = cluster.now_of(node);
+        let mut outbox = Outbox::default();
+        cluster.shard(node).tick(now, &mut outbox);
+        let woken: Vec<_> = std::iter::from_fn(|| cluster.shard(node).next_woken()).collect();
+        (outbox.attempts, woken)
+    };
+    let mut running = None;
+    for _ in 0..60 {
+        for node in 0..2 {
+            let (attempts, _) = tick(&mut cluster, node);
+            for attempt in attempts {
+                assert!(running.is_none(), "one at a time");
+                running = Some((node, attempt.ticket));
+                order.push(node);
+            }
+        }
+        let Some((node, ticket)) = running.take() else { continue };
+        let now = cluster.now_of(node);
+        let mut outbox = Outbox::default();
+        let outcome = CallbackOutcome::Delivered;
+        let event = Event::CallbackFinished { ticket, outcome };
+        cluster.shard(node).handle(now, event, &mut outbox);
+        if let Some(attempt) = outbox.attempts.pop() {
+            running = Some((node, attempt.ticket));
+            order.push(node);
+        } else {
+            let others = order.iter().filter(|core| **core != node).count();
+            let woken = cluster.shard(node).next_woken().map(|core| usize::from(core.0));
+            assert!(woken == Some(1 - node) || others == 10, "{order:?}");
+        }
+    }
+    assert_eq!(order.len(), 20, "{order:?}");
+    assert!(order[..18].chunks(2).all(|pair| pair[0] != pair[1]), "{order:?}");
+}

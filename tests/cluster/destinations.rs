@@ -1,0 +1,113 @@
+//! What operators order for destinations at one node holds in the whole cluster, outlives restarts,
+//! and makes no pop come twice.
+
+use std::time::{Duration, Instant};
+
+use kit::client::{Answer, request_with};
+use kit::runner::Story;
+use serde_json::Value;
+
+use super::harness::{Cluster, until};
+use super::sink::Sink;
+use super::timers::Order;
+
+pub const STORIES: &[Story] = &[
+    ("an_order_reaches_all_nodes_and_one_that_returns_empty", an_order_reaches_all),
+    ("the_living_nodes_share_a_rate", the_living_nodes_share_a_rate),
+];
+
+const TWO: [usize; 2] = [0, 1];
+
+fn order(cluster: &Cluster, place: usize, method: &str, name: &str, body: &str) -> Answer {
+    let path = format!("/destinations/{name}");
+    let headers = "X-Chronos-Order: 1\r\n";
+    request_with(cluster.admin(place), method, &path, headers, body).expect("an answer")
+}
+
+/// Waits until these nodes say this of a destination.
+fn await_shown(cluster: &Cluster, places: &[usize], name: &str, member: &str, wanted: &Value) {
+    for place in places {
+        until(&format!("node {} to say {member}: {wanted}", place + 1), || {
+            let answer = order(cluster, *place, "GET", name, "");
+            let document: Value = serde_json::from_str(&answer.body).ok()?;
+            (document[member] == *wanted).then_some(())
+        });
+    }
+}
+
+fn create(cluster: &Cluster, count: usize, sink: &Sink, order: Order) {
+    for timer in 0..count {
+        let document = order.document(&sink.uri(&format!("/{timer}")), "x");
+        let answer = cluster.request(TWO[timer % 2], "POST", "/timers", &document);
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+}
+
+fn paths(sink: &Sink) -> Vec<String> {
+    let mut paths: Vec<_> = sink.pops().into_iter().map(|pop| pop.path).collect();
+    paths.sort();
+    paths
+}
+
+fn an_order_reaches_all() {
+    let mut cluster = Cluster::running(&TWO);
+    let sink = Sink::ok();
+    let name = sink.address.to_string();
+    let answer = order(&cluster, 0, "PUT", &name, r#"{"paused": true}"#);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    await_shown(&cluster, &TWO, &name, "paused", &true.into());
+    create(&cluster, 40, &sink, Order::once(1_000).factor(2));
+    // It returns with nothing, and learns of the order from the other one.
+    cluster.kill(1);
+    cluster.start(1);
+    cluster.await_alive(&TWO);
+    await_shown(&cluster, &TWO, &name, "paused", &true.into());
+    // Long after rank 1 would have made the pops of rank 0.
+    std::thread::sleep(Duration::from_secs(5));
+    assert_eq!(sink.pops().len(), 0, "{:?}", paths(&sink));
+    // The later order counts, wherever it is given.
+    assert_eq!(order(&cluster, 1, "DELETE", &name, "").status, 200);
+    until("all to be made", || (sink.pops().len() >= 40).then_some(()));
+    std::thread::sleep(Duration::from_secs(4));
+    let mut seen = paths(&sink);
+    let all = seen.len();
+    seen.dedup();
+    assert_eq!((seen.len(), all), (40, 40), "none is lost, none comes twice");
+    let gone = order(&cluster, 0, "GET", &name, "");
+    assert_eq!(gone.status, 404, "{gone:?}");
+}
+
+fn the_living_nodes_share_a_rate() {
+    let mut cluster = Cluster::running(&TWO);
+    let sink = Sink::ok();
+    let name = sink.address.to_string();
+    assert_eq!(order(&cluster, 0, "PUT", &name, r#"{"rate-per-second": 20}"#).status, 200);
+    await_shown(&cluster, &TWO, &name, "rate-per-second", &20.0.into());
+    let began = Instant::now();
+    create(&cluster, 200, &sink, Order::once(1_000).factor(2));
+    until("half to be made", || (sink.pops().len() >= 100).then_some(()));
+    let mut at: Vec<Duration> = sink.pops().iter().map(|pop| pop.at - began).collect();
+    at.sort();
+    // Two nodes: one more each. The callbacks and busy cores take their time.
+    for (begin, end) in (0..at.len()).flat_map(|end| (0..end).map(move |begin| (begin, end))) {
+        let window = (at[end] - at[begin]).as_secs_f64() + 0.1;
+        let most = 20.0 * window + 3.0;
+        assert!(((end - begin + 1) as f64) < most, "{} in {window} s", end - begin + 1);
+    }
+    cluster.kill(1);
+    cluster.await_dead(&[0], 1);
+    let before = (Instant::now(), sink.pops().len());
+    until("the rest to be made", || (paths(&sink).len() >= 200).then_some(()));
+    let rate = (sink.pops().len() - before.1) as f64 / before.0.elapsed().as_secs_f64();
+    // Of those that ran as the node died one may be repeated.
+    // Pops that were left to the dead node come back after some seconds.
+    assert!((5.0..=22.0).contains(&rate), "{rate} a second");
+    let mut seen = paths(&sink);
+    seen.dedup();
+    until("each to be made", || {
+        let mut seen = paths(&sink);
+        seen.dedup();
+        (seen.len() == 200).then_some(())
+    });
+    assert!(sink.pops().len() <= 203, "{}", sink.pops().len());
+}

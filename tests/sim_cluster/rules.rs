@@ -1,0 +1,151 @@
+//! Rules of destinations in a cluster: all living nodes together keep the rate (F1), none begins a
+//! callback at a destination that is paused (F3), and a pop that waits at one rank is not made by
+//! another one meanwhile (F5). Nothing else goes wrong in these runs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use chronos::base::destinations::{DestinationTable, Rule};
+use kit::simulator::random::Stream;
+
+use super::driver::Input;
+use super::model::{Attempted, Checked, MS, broken};
+use super::network::CoreAt;
+use super::options::Options;
+use super::story_plan::Fault;
+use super::world::World;
+
+/// How much later than its moment an attempt may begin, in seconds.
+const LATE_S: f64 = 0.06;
+/// Two ranks that know of a pop are further apart than this.
+const APART_NS: u64 = 300 * MS;
+/// Pops that came due after a rule have waited by no other.
+const SETTLED_NS: u64 = 5_000 * MS;
+
+/// The rules of the hosts, as they must be seen.
+#[derive(Default)]
+pub struct Rules {
+    ordered: Vec<Option<Rule>>,
+    /// What each core has taken of the last order.
+    taken: BTreeMap<(usize, u16), Vec<Option<Rule>>>,
+    /// Since when all cores have the rule of a host.
+    strict_ns: Vec<Option<u64>>,
+    /// Attempts that the rate of a host has not paid for yet, and when that was counted.
+    levels: Vec<(f64, u64)>,
+    cores: usize,
+    nodes: f64,
+}
+
+impl Rules {
+    pub fn new(options: &Options) -> Self {
+        let hosts = options.hosts as usize;
+        Self {
+            ordered: vec![None; hosts],
+            taken: BTreeMap::new(),
+            strict_ns: vec![None; hosts],
+            levels: vec![(0.0, 0); hosts],
+            cores: options.shards[..options.nodes].iter().map(|count| usize::from(*count)).sum(),
+            nodes: options.nodes as f64,
+        }
+    }
+
+    /// Notes that a core takes all rules.
+    fn take(&mut self, place: CoreAt, rules: &[Option<Rule>], now_ns: u64) {
+        self.taken.insert((place.node, place.core), rules.to_vec());
+        for host in 0..self.ordered.len() {
+            let has_it = |taken: &&Vec<Option<Rule>>| taken[host] == self.ordered[host];
+            let has_all = self.taken.values().filter(has_it).count() == self.cores;
+            if has_all && self.strict_ns[host].is_none() {
+                (self.strict_ns[host], self.levels[host]) = (Some(now_ns), (0.0, now_ns));
+            }
+        }
+    }
+
+    /// Checks F1, F3 and F5 for a callback that begins, beside others of the same pop.
+    pub fn begin(
+        &mut self,
+        place: CoreAt,
+        host: u32,
+        now_ns: u64,
+        others: &[Attempted],
+    ) -> Checked {
+        let host = host as usize;
+        let rule = self.taken.get(&(place.node, place.core)).and_then(|taken| taken[host]);
+        let Some(rule) = rule else { return Ok(()) };
+        if rule.is_paused {
+            return broken("F3", format!("{place:?} begins at host {host}, which is paused"));
+        }
+        let Some(strict_ns) = self.strict_ns[host] else { return Ok(()) };
+        let is_at_once = |other: &&Attempted| {
+            let is_running = other.told.is_none() && now_ns - other.begun_ns < APART_NS;
+            other.place.node != place.node && is_running
+        };
+        if let Some(other) = others.iter().find(is_at_once)
+            && other.begun_ns > strict_ns + SETTLED_NS
+        {
+            return broken("F5", format!("{place:?} at {now_ns} beside {other:?}"));
+        }
+        let Some(rate) = rule.per_1000_s else { return Ok(()) };
+        let per_s = f64::from(rate) / 1_000.0;
+        let (level, at_ns) = self.levels[host];
+        let level = (level - per_s * (now_ns - at_ns) as f64 / 1e9).max(0.0) + 1.0;
+        self.levels[host] = (level, now_ns);
+        if level > self.nodes + per_s * LATE_S {
+            return broken("F1", format!("{level} above the rate at host {host}: {rule:?}"));
+        }
+        Ok(())
+    }
+}
+
+/// Orders of operators: a rate that is lower than what comes due, and pauses.
+pub fn orders(draw: &mut Stream, options: &Options, made: &mut Vec<(u64, Fault)>) {
+    let mut at_ms = draw.range(0, 4_000);
+    while at_ms < options.safety_ms {
+        let rule = Rule {
+            max_in_flight: draw.chance(20).then_some(4),
+            per_1000_s: draw.chance(85).then_some(draw.pick(&[500, 1_000, 2_000, 4_000]) as u32),
+            is_paused: draw.chance(25),
+        };
+        let host = draw.range(0, u64::from(options.hosts) - 1) as u32;
+        made.push((at_ms * MS, Fault::Rule { host, rule: draw.chance(90).then_some(rule) }));
+        at_ms += draw.pick(&[4_000, 12_000, 25_000]);
+    }
+}
+
+impl World {
+    /// Gives a host another rule on all nodes. Each core takes it in its next turn.
+    pub fn order(&mut self, host: u32, rule: Option<Rule>) {
+        let at = host as usize;
+        if self.rules.ordered[at] == rule {
+            return;
+        }
+        (self.rules.ordered[at], self.rules.strict_ns[at]) = (rule, None);
+        let timeout_ns = self.options.callbacks.timeout_ms * MS;
+        for span in &mut self.model.unwell[at] {
+            span.1 = span.1.min(self.now_ns + timeout_ns);
+        }
+        // Its pops wait, as those of a host that does not answer.
+        let until_ns = if rule.is_some() { u64::MAX } else { self.now_ns + timeout_ns };
+        self.model.unwell[at].push((self.now_ns, until_ns));
+        let ordered = self.rules.ordered.clone();
+        for node in 0..self.nodes.len() {
+            let named = (0..)
+                .zip(&ordered)
+                .filter_map(|(host, rule)| Some((format!("host-{host}:80"), (*rule)?)));
+            let table =
+                Arc::new(DestinationTable::new(named.collect::<Vec<_>>(), &self.tables[node]));
+            self.tables[node] = Arc::clone(&table);
+            self.tell_all_cores(node, || Input::Rules(Arc::clone(&table), ordered.clone()));
+        }
+    }
+
+    /// Takes every rule back.
+    pub fn end_rules(&mut self) {
+        (0..self.options.hosts).for_each(|host| self.order(host, None));
+    }
+
+    /// Notes that a core takes rules.
+    pub fn took_rules(&mut self, place: CoreAt, rules: &[Option<Rule>]) {
+        self.rules.take(place, rules, self.now_ns);
+    }
+}
