@@ -2,6 +2,7 @@
 //! in paths, messages and frames between nodes, Thrift's binary protocol. This room knows formats,
 //! not meanings: other rooms decide whether a negative interval is allowed.
 
+pub mod accept;
 pub mod answer_head;
 pub(crate) mod answer_reader;
 pub mod callback_uri;
@@ -12,6 +13,7 @@ pub mod leb128;
 pub mod peer_frame;
 pub mod peer_message;
 mod plain_timer;
+pub mod problem;
 pub mod request_head;
 pub mod resync_json;
 pub(crate) mod text;

@@ -14,6 +14,7 @@ mod http;
 mod internal;
 mod limits;
 mod memory;
+mod problems;
 mod semantics;
 mod signatures;
 mod sink;

@@ -172,6 +172,34 @@ fn chunked_body() {
 }
 
 #[test]
+fn accept() {
+    fuzz(
+        targets::accept,
+        &[
+            b"application/problem+json",
+            b"text/html, application/problem+json;charset=utf-8;q=0.001, */*;q=0.8",
+            b"text/plain;x=\"a,\\\"b\" , Application/Problem+JSON ; Q=1.000",
+        ],
+        &[
+            b",",
+            b";",
+            b"q=",
+            b";q=0",
+            b";q=0.000",
+            b";q=0.5",
+            b";q=1.0",
+            b"application/problem+json",
+            b"*/*",
+            b"\"",
+            b"\\",
+            b" ",
+            b"=",
+            b"1.001",
+        ],
+    );
+}
+
+#[test]
 fn timer_json() {
     fuzz(
         targets::timer_json,

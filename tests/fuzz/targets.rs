@@ -16,6 +16,7 @@ use chronos::control::config::settings::Config;
 use chronos::control::config::text::print_effective;
 use chronos::timer::admission::{Rejection, admit};
 use chronos::timer::definition::{Content, OwnedDefinition};
+use chronos::wire::accept::accepts;
 use chronos::wire::answer_head::parse_answer_head;
 use chronos::wire::callback_uri::{
     AuthorityMemory, Host, host_and_port, is_secure, parse_callback_uri, uri_of,
@@ -172,6 +173,41 @@ pub fn chunked_body(data: &[u8]) -> bool {
     encoded.extend_from_slice(b"0\r\n\r\n");
     assert_eq!(dechunk(&encoded, 5, limit), Ok((body, encoded.len(), true)));
     true
+}
+
+/// Values of `Accept`: a naive reading of values without quotes agrees, and further items of the
+/// list take nothing back.
+pub fn accept(data: &[u8]) -> bool {
+    const PROBLEM: &[u8] = b"application/problem+json";
+    let is_wanted = accepts(data, PROBLEM);
+    let list = |more: &[u8]| [data, b",", more].concat();
+    if is_wanted {
+        assert!(accepts(&list(b"*/*;q=0,\"x"), PROBLEM));
+    }
+    if data.contains(&b'"') {
+        return is_wanted;
+    }
+    assert!(accepts(&list(PROBLEM), PROBLEM));
+    let text = String::from_utf8_lossy(data).to_ascii_lowercase();
+    let naive = text.split(',').any(|item| {
+        let mut parts =
+            item.split(';').map(|part| part.trim_matches([' ', '\t', '\n', '\r', '\x0c']));
+        let is_named = parts.next() == Some("application/problem+json");
+        is_named
+            && parts.all(|part| {
+                let (name, value) = part.split_once('=').unwrap_or((part, ""));
+                let value = value.trim_matches([' ', '\t', '\n', '\r', '\x0c']);
+                let is_form = value.len() <= 5
+                    && value.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+                    && value.get(1..2).is_none_or(|dot| dot == ".")
+                    && value.matches('.').count() < 2;
+                let weight = value.parse::<f64>().unwrap_or(-1.0);
+                let name = name.trim_matches([' ', '\t', '\n', '\r', '\x0c']);
+                name != "q" || is_form && !value.starts_with('.') && weight > 0.0 && weight <= 1.0
+            })
+    });
+    assert_eq!(is_wanted, naive);
+    is_wanted
 }
 
 /// The body decoded from `input` given in pieces, the bytes used, and whether it is complete.

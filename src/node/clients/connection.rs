@@ -15,7 +15,9 @@ use crate::base::time::MonoNs;
 use crate::ring::{FarEnds, SocketId};
 use crate::shard::effects::{Answer, Refusal, Requester};
 use crate::wire::chunked::{ChunkError, ChunkedDecoder};
-use crate::wire::request_head::{Framing, HeadProgress, Method, parse_request_head};
+use crate::wire::request_head::{
+    Framing, HeadProgress, Method, parse_request_head, seems_to_accept_problem,
+};
 use crate::wire::timer_path::TimerPath;
 
 use crate::core::internal_api::PageHead;
@@ -398,12 +400,24 @@ impl ClientConnection {
 
     /// Answers with an error after all former answers, and closes.
     pub fn fail(&mut self, service: &mut Service, status: u16, reason: &str) {
-        self.fail_with(service, (status, ""), reason);
+        let accepts_problem = match &self.stage {
+            RequestPart::Head(_) => seems_to_accept_problem(&self.partial),
+            RequestPart::Body { line, .. } | RequestPart::Chunked { line, .. } => {
+                line.persistence.accepts_problem
+            }
+        };
+        self.fail_with(service, (status, ""), reason, accepts_problem);
     }
 
     /// Does the same as [`ClientConnection::fail`] with a further header line.
-    fn fail_with(&mut self, service: &mut Service, (status, header): (u16, &str), reason: &str) {
-        self.in_order(|out| service.refuse_with(out, status, header, reason));
+    fn fail_with(
+        &mut self,
+        service: &mut Service,
+        (status, header): (u16, &str),
+        reason: &str,
+        accepts_problem: bool,
+    ) {
+        self.in_order(|out| service.refuse_with(out, (status, header), reason, accepts_problem));
         self.is_closing = true;
         // The last answer may be under way, so the connection may no longer become a peer's.
         self.upgrade = None;
@@ -423,7 +437,8 @@ impl ClientConnection {
     /// Answers a peer whose Upgrade is refused, and closes.
     pub fn refuse_peer(&mut self, service: &mut Service, refusal: &HelloRefusal) {
         let (status, header) = handshake::refusal_of(refusal);
-        self.in_order(|out| service.refuse_with(out, status, header, &refusal.to_string()));
+        let reason = refusal.to_string();
+        self.in_order(|out| service.refuse_with(out, (status, header), &reason, false));
         self.is_closing = true;
         self.drop_partial();
     }
@@ -510,7 +525,8 @@ impl ClientConnection {
             Err(error) => {
                 let is_tls = self.secured.is_none() && may_be_tls(rest);
                 let reason = if is_tls { TLS_HERE } else { error.reason };
-                self.fail(api.service, error.status, reason);
+                let accepts_problem = seems_to_accept_problem(rest);
+                self.fail_with(api.service, (error.status, ""), reason, accepts_problem);
                 return ControlFlow::Break(0);
             }
         };
@@ -522,7 +538,8 @@ impl ClientConnection {
             let authorized = authorize(&mut self.access, api.service, caller, &line, &head);
             if let Err(denial) = authorized {
                 let (status, header) = (denial.status(), denial.header());
-                self.fail_with(api.service, (status, header), &denial.to_string());
+                let (reason, accepts_problem) = (denial.to_string(), head.accepts_problem);
+                self.fail_with(api.service, (status, header), &reason, accepts_problem);
                 return ControlFlow::Break(0);
             }
         } else if let Some(place) = api.service.heads.remember(&head, &line, &rest[..used]) {
@@ -576,7 +593,8 @@ impl ClientConnection {
             Framing::Length(length) => {
                 let bytes_max = api.service.body_bytes_max(api.core, caller, &line);
                 if let Some(reason) = too_long(length, bytes_max) {
-                    return self.fail(api.service, 413, &reason);
+                    let accepts_problem = line.persistence.accepts_problem;
+                    return self.fail_with(api.service, (413, ""), &reason, accepts_problem);
                 }
                 RequestPart::Body { line, length: length as usize }
             }

@@ -630,10 +630,17 @@ impl Service {
 
     /// Appends the answer to bytes that are no request, or to a request that is not taken, with a
     /// further header line.
-    pub fn refuse_with(&mut self, out: &mut Vec<u8>, status: u16, header: &str, reason: &str) {
+    pub fn refuse_with(
+        &mut self,
+        out: &mut Vec<u8>,
+        (status, header): (u16, &str),
+        reason: &str,
+        accepts_problem: bool,
+    ) {
         self.written += 1;
         self.bad += u64::from(status < 500);
-        write_error_with(out, status, header, reason, Persistence::CLOSE);
+        let persistence = Persistence { accepts_problem, ..Persistence::CLOSE };
+        write_error_with(out, status, header, reason, persistence);
     }
 
     fn not_allowed(&mut self, out: &mut Vec<u8>, allow: &str, persistence: Persistence) -> Served {
