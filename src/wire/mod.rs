@@ -10,6 +10,7 @@ pub mod chunked;
 pub mod internal_json;
 pub(crate) mod json;
 pub mod leb128;
+pub mod ndjson;
 pub mod peer_frame;
 pub mod peer_message;
 mod plain_timer;

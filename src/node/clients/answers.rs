@@ -31,7 +31,7 @@ impl Persistence {
     pub const CLOSE: Persistence =
         Persistence { keep_alive: false, is_http10: false, accepts_problem: false };
 
-    fn header(self) -> &'static str {
+    pub(super) fn header(self) -> &'static str {
         match self {
             Persistence { keep_alive: false, .. } => "Connection: close\r\n",
             Persistence { is_http10: true, .. } => "Connection: keep-alive\r\n",
@@ -75,29 +75,37 @@ pub fn write_answer(out: &mut Vec<u8>, answer: &Answer, persistence: Persistence
 /// which there is room is known.
 #[cold]
 pub fn write_token_full(out: &mut Vec<u8>, quota: Option<&Quota>, persistence: Persistence) {
+    write_error(out, 429, &token_full(quota), persistence);
+}
+
+/// The reason of [`write_token_full`].
+pub(super) fn token_full(quota: Option<&Quota>) -> String {
     let limited = quota.and_then(|quota| Some((&quota.name, quota.limits.timers?)));
-    let reason = match limited {
+    match limited {
         None => Refusal::TokenFull.to_string(),
         Some((name, timers)) => format!(
             "the token {name} has all its {timers} timers on a node; delete some, wait for pops, \
              or ask for more (timers= in auth.tokens_file)"
         ),
-    };
-    write_error(out, 429, &reason, persistence);
+    }
 }
 
 /// Appends 429 to a write beyond the rate of its token's name. The rate has room for one again
 /// within a second.
 #[cold]
 pub fn write_too_many_creates(out: &mut Vec<u8>, quota: &Quota, persistence: Persistence) {
+    let header = format!("Retry-After: {RETRY_AFTER_S}\r\n");
+    write_error_with(out, 429, &header, &too_many_creates(quota), persistence);
+}
+
+/// The reason of [`write_too_many_creates`].
+pub(super) fn too_many_creates(quota: &Quota) -> String {
     let rate = quota.limits.creates_per_second.unwrap_or(0);
-    let reason = format!(
+    format!(
         "the token {} may create, replace and delete {rate} timers a second on this node; slow \
          down, or ask for more (creates_per_s= in auth.tokens_file)",
         quota.name
-    );
-    let header = format!("Retry-After: {RETRY_AFTER_S}\r\n");
-    write_error_with(out, 429, &header, &reason, persistence);
+    )
 }
 
 /// Appends an answer to another node (docs/compat/timer-service.md §5.2 and §5.3).

@@ -34,6 +34,11 @@ impl RequestLine {
         Self { method: head.method, path, persistence, count, asks_members }
     }
 
+    /// Returns whether the body is one of timers, a line each.
+    pub fn is_bulk(&self) -> bool {
+        self.path == TimerPath::Bulk && self.method == Method::Post
+    }
+
     /// Returns whether the answer may be long: a timer, or a page of timers.
     pub fn is_read(&self) -> bool {
         let has_content = matches!(self.path, TimerPath::Timer(_) | TimerPath::Collection);
