@@ -4,6 +4,7 @@
 
 mod bad_http;
 mod bad_timers;
+mod bulk;
 mod callbacks;
 mod contract;
 mod deadlines;

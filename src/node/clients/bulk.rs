@@ -6,6 +6,7 @@
 use std::io::Write;
 
 use crate::base::quota::Quota;
+use crate::base::time::MonoNs;
 use crate::node::clients::answers::{kind_of, one_line, token_full};
 use crate::node::clients::request_line::RequestLine;
 use crate::shard::effects::{Answer, Refusal};
@@ -19,6 +20,26 @@ use crate::wire::timer_path::write_public_id;
 /// What the length of a chunk stands in before it is known: eight digits and CRLF.
 const NO_LENGTH: &[u8] = b"00000000\r\n";
 const LENGTH_DIGITS: usize = 8;
+
+/// Lines of all bulk requests that a core takes in a turn. They take it a millisecond.
+pub const LINES_PER_TURN_MAX: u32 = 1_024;
+
+/// How many lines may still be taken in a turn.
+#[derive(Debug, Default)]
+pub struct LineBudget {
+    turn: MonoNs,
+    left: u32,
+}
+
+impl LineBudget {
+    /// What is left in the turn that began at `turn`, of so many lines a turn.
+    pub fn of(&mut self, turn: MonoNs, lines_max: u32) -> &mut u32 {
+        if self.turn != turn {
+            *self = Self { turn, left: lines_max };
+        }
+        &mut self.left
+    }
+}
 
 /// How the end of the body is found.
 #[derive(Debug)]
@@ -38,6 +59,8 @@ pub struct BulkBody {
     pub is_answered: bool,
     rest: Rest,
     is_complete: bool,
+    /// How many lines may be taken: a turn brings many pieces of a body.
+    pub budget: LineBudget,
     /// The lines that have come.
     pub lines: LineBuffer,
 }
@@ -51,7 +74,8 @@ impl BulkBody {
             Framing::Chunked => Rest::Chunks(Box::new(ChunkedDecoder::new(u64::MAX))),
         };
         let is_complete = framing == Framing::Length(0);
-        Self { line, is_answered: false, rest, is_complete, lines }
+        let budget = LineBudget::default();
+        Self { line, is_answered: false, rest, is_complete, budget, lines }
     }
 
     /// Takes bytes of the body. Returns how many. Call it when no line is left.

@@ -162,7 +162,7 @@ pub struct ClientConnection {
     /// Bytes that the answer to an awaited read is expected to have.
     read_bytes: usize,
     /// Whether a read waits for the core's next turn.
-    is_deferred: bool,
+    pub(super) is_deferred: bool,
     /// When the first byte of the present request arrived. Further bytes do not move its deadline.
     pub(super) began: Option<MonoNs>,
 }
@@ -231,6 +231,10 @@ impl ClientConnection {
             let taken = self.take(api, (&mut *input, caller), &mut budget);
             self.partial.extend_from_slice(&input[taken..]);
         } else {
+            if matches!(self.stage, RequestPart::Bulk(_)) {
+                // Streams are fast: growth to twice the length would hold much for nothing.
+                self.partial.reserve_exact(input.len().max(self.partial.len() / 4));
+            }
             self.partial.extend_from_slice(input);
             let mut kept = std::mem::take(&mut self.partial);
             let taken = self.take(api, (&mut kept, caller), &mut budget);

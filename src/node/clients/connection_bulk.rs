@@ -10,7 +10,9 @@ use crate::wire::problem::Kind;
 use crate::wire::request_head::{Framing, HeadProgress};
 
 use crate::node::clients::access::{Access, renew};
-use crate::node::clients::bulk::{BulkBody, write_end, write_failure, write_head, write_result};
+use crate::node::clients::bulk::{
+    BulkBody, LINES_PER_TURN_MAX, write_end, write_failure, write_head, write_result,
+};
 use crate::node::clients::connection::{ClientConnection, Pending, RequestPart};
 use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::service::{Api, Service};
@@ -35,8 +37,9 @@ impl ClientConnection {
         self.stage = RequestPart::Bulk(Box::new(body));
     }
 
-    /// Takes lines of the body, as many as the budget allows, from what was kept and then from the
-    /// front of `input`. Returns how many bytes were used, and whether to go on with what follows.
+    /// Takes lines of the body, from what was kept and then from the front of `input`: as many as
+    /// this connection, and all connections together, may have taken in a turn. Returns how many
+    /// bytes were used, and whether to go on with what follows.
     pub(super) fn take_bulk(
         &mut self,
         api: &mut Api<'_>,
@@ -50,21 +53,31 @@ impl ClientConnection {
             self.fail(api.service, denial.status(), &denial.to_string());
             return ControlFlow::Break(0);
         }
-        while *budget > 0 && !self.is_backed_up(api.limits) {
+        let (turn, lines_max) = (api.now.mono, api.limits.pipelined_requests_per_turn_max);
+        let of_all = *api.service.bulk_budget.of(turn, LINES_PER_TURN_MAX);
+        let lines_max = (*body.budget.of(turn, lines_max)).min(of_all);
+        self.is_deferred = of_all == 0;
+        let mut lines = 0;
+        while lines < lines_max && !self.is_backed_up(api.limits) {
             let Some((number, line)) = body.lines.next() else {
+                spend(api, &mut body, lines);
                 return self.take_more(api.service, body, input);
             };
+            lines += 1;
             if !std::mem::replace(&mut body.is_answered, true) {
                 let head = body.line;
                 self.in_order(|out| write_head(out, &head));
             }
-            *budget -= 1;
             // Each line has the time of a request.
             self.began = None;
             self.serve_line(api, number, line);
         }
+        spend(api, &mut body, lines);
         self.stage = RequestPart::Bulk(body);
-        ControlFlow::Continue(0)
+        if !self.is_deferred {
+            *budget = 0;
+        }
+        ControlFlow::Break(0)
     }
 
     /// Takes more of the body, or ends the request.
@@ -215,6 +228,13 @@ impl ClientConnection {
             _ => self.is_closing = true,
         }
     }
+}
+
+/// Takes note of lines that were taken in this turn.
+fn spend(api: &mut Api<'_>, body: &mut BulkBody, lines: u32) {
+    let (turn, lines_max) = (api.now.mono, api.limits.pipelined_requests_per_turn_max);
+    *body.budget.of(turn, lines_max) -= lines;
+    *api.service.bulk_budget.of(turn, LINES_PER_TURN_MAX) -= lines;
 }
 
 /// Counts a create that is refused because the token's name has all its timers.

@@ -32,6 +32,7 @@ use crate::node::clients::answers::{
     Persistence, cut_body, too_many_creates, write_error_with, write_not_allowed, write_pong,
     write_text, write_token_full, write_too_many_creates,
 };
+use crate::node::clients::bulk::LineBudget;
 use crate::node::clients::head_memory::HeadMemory;
 use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::tokens::Tokens;
@@ -128,6 +129,8 @@ pub struct Service {
     pub denied: DeniedRequests,
     /// Timers refused for their callback's host, in the order of [`Denial::ALL`].
     pub denied_hosts: [u64; Denial::ALL.len()],
+    /// How many lines of bulk requests may still be taken.
+    pub bulk_budget: LineBudget,
     authorities: AuthorityMemory,
     limits: Limits,
     json: JsonScratch,
@@ -184,6 +187,7 @@ impl Service {
             tokens: None,
             denied: DeniedRequests::default(),
             denied_hosts: Default::default(),
+            bulk_budget: LineBudget::default(),
             authorities: AuthorityMemory::default(),
             limits: limits.clone(),
             json: JsonScratch::default(),
