@@ -9,12 +9,14 @@
 //! - `timestamps` asks for timestamps.
 //! - `ordinary` is a client on epoll; `against` compares servers with it, and `journal` servers
 //!   that keep what they are sent on a disk.
+//! - `bulk` compares creates of a line each with creates of a request each.
 //! - `handshakes` begins many handshakes of TLS at once.
 
 #![forbid(unsafe_code)]
 
 mod against;
 mod arrival;
+mod bulk;
 mod chart;
 mod child;
 mod client;
@@ -101,6 +103,15 @@ fn run(job: Job) -> Result<bool> {
         }
         Job::Journal(flags) => {
             let report = journal::run(&flags)?;
+            if flags.json {
+                println!("{}", serde_json::to_string_pretty(&report)?);
+            } else {
+                print!("{}", report.text());
+            }
+            Ok(true)
+        }
+        Job::Bulk(flags) => {
+            let report = bulk::run(&flags)?;
             if flags.json {
                 println!("{}", serde_json::to_string_pretty(&report)?);
             } else {

@@ -148,13 +148,15 @@ pub struct ClientConnection {
     pub(super) stage: RequestPart,
     /// The chunk in `out` to which results of lines may be added.
     pub(super) chunk: OpenChunk,
+    /// How many lines in `pending` are awaited.
+    pub(super) lines_awaited: usize,
     /// Where the core remembers the last head of a create.
     last_head: u8,
     /// Bytes received and not yet taken: part of a request, or requests beyond a turn's share.
     partial: Vec<u8>,
     pub(super) pending: VecDeque<Pending>,
     /// Number of the request that `pending[0]` answers.
-    first_pending: u32,
+    pub(super) first_pending: u32,
     /// Bytes of the answers in `pending`.
     pub(super) ready_bytes: usize,
     /// How many reads in `pending` are awaited.
@@ -197,6 +199,7 @@ impl ClientConnection {
             key: home.key,
             stage: RequestPart::Head(HeadProgress::default()),
             chunk: OpenChunk::default(),
+            lines_awaited: 0,
             last_head: 0,
             partial: Vec::new(),
             pending: VecDeque::new(),
@@ -282,9 +285,8 @@ impl ClientConnection {
     /// the connection. Requests before it may have had another token of the same client.
     pub fn answer(&mut self, request: u32, answer: &Answer, service: &mut Service) {
         let held_bytes = self.unsent_bytes();
-        let position = request.wrapping_sub(self.first_pending) as usize;
-        if let Some(&Pending::AwaitedLine { number }) = self.pending.get(position) {
-            return self.answer_line((position, number), answer, service);
+        if self.lines_awaited > 0 && self.answer_line(request, answer, service) {
+            return;
         }
         if matches!(answer, Answer::Refused(Refusal::TokenFull)) {
             return self.refuse_timer(request, service);
@@ -351,6 +353,7 @@ impl ClientConnection {
     }
 
     /// The number of the request that comes next.
+    #[inline]
     pub(super) fn next_request(&self) -> u32 {
         self.first_pending.wrapping_add(self.pending.len() as u32)
     }
@@ -603,7 +606,11 @@ impl ClientConnection {
             self.last_head = place;
         }
         self.page = page_head(&line, head.query, &rest[..used]);
-        self.begin_body(api, caller, line, head.framing);
+        if line.is_bulk() && !caller.is_node {
+            self.begin_bulk(api, line, head.framing);
+        } else {
+            self.begin_body(api, caller, line, head.framing);
+        }
         if head.expects_continue && !self.is_closing && rest.len() == used {
             self.in_order(write_continue);
         }
@@ -642,9 +649,6 @@ impl ClientConnection {
         line: RequestLine,
         framing: Framing,
     ) {
-        if line.is_bulk() && !caller.is_node {
-            return self.begin_bulk(api, line, framing);
-        }
         let bytes_max = api.limits.body_bytes_max;
         self.stage = match framing {
             Framing::Length(length) if length <= u64::from(bytes_max) => {

@@ -126,7 +126,10 @@ impl ClientConnection {
         };
         match taken {
             Ok(()) => match api.core.take_answer(from) {
-                None => self.pending.push_back(Pending::AwaitedLine { number }),
+                None => {
+                    self.lines_awaited += 1;
+                    self.pending.push_back(Pending::AwaitedLine { number });
+                }
                 Some(answer) => self.put_result(api.service, number, &answer),
             },
             Err((status, reason)) => {
@@ -168,19 +171,26 @@ impl ClientConnection {
         self.pending.push_back(Pending::ReadyLine(bytes));
     }
 
-    /// Writes the answer of a shard to the create of a line, and what waited for it.
+    /// Writes the answer of a shard to the create of a line, and what waited for it. False: the
+    /// request is none of a line.
     pub(super) fn answer_line(
         &mut self,
-        (position, number): (usize, u64),
+        request: u32,
         answer: &Answer,
         service: &mut Service,
-    ) {
+    ) -> bool {
+        let position = request.wrapping_sub(self.first_pending) as usize;
+        let Some(&Pending::AwaitedLine { number }) = self.pending.get(position) else {
+            return false;
+        };
+        self.lines_awaited -= 1;
         let quota = self.access.as_deref().and_then(Access::quota);
         service.note_refused_timer(answer, quota);
         if position == 0 {
             self.chunk.begin_line(&mut self.out);
             write_result(&mut self.out, number, answer, quota);
-            return self.release_first();
+            self.release_first();
+            return true;
         }
         let mut bytes = Vec::new();
         write_result(&mut bytes, number, answer, quota);
@@ -188,6 +198,7 @@ impl ClientConnection {
         if let Some(pending) = self.pending.get_mut(position) {
             *pending = Pending::ReadyLine(bytes);
         }
+        true
     }
 
     /// Ends the answer.

@@ -406,8 +406,10 @@ impl Service {
         if let Some(reason) = too_long(bytes, bytes_max) {
             return self.settle(Err((413, reason)), line.persistence, out);
         }
-        let written = self.write((now, core), (from, caller.quota), document, target);
-        self.settle(written, line.persistence, out)
+        match self.write((now, core), (from, caller.quota), document, target) {
+            Ok(()) => Served::Later,
+            refused => self.settle(refused, line.persistence, out),
+        }
     }
 
     /// Gives the memory of a long content back.
