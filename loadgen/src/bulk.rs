@@ -97,15 +97,15 @@ impl Way {
 pub fn run(flags: &BulkFlags) -> Result<BulkReport> {
     let cores = chronos::ring::available_cores().context("which cores are there?")?;
     let other = cores.iter().copied().find(|&core| core != flags.server_core);
-    pin_to_core(flags.core.or(other).unwrap_or(flags.server_core)).context("the client's core")?;
+    let core = flags.core.or(other).unwrap_or(flags.server_core);
     let mut rounds = Vec::new();
     for number in 0..flags.rounds {
         let round = if number % 2 == 0 {
-            let requests = once(flags, Way::Requests)?;
-            Round { requests, lines: once(flags, Way::Lines)? }
+            let requests = once(flags, core, Way::Requests)?;
+            Round { requests, lines: once(flags, core, Way::Lines)? }
         } else {
-            let lines = once(flags, Way::Lines)?;
-            Round { requests: once(flags, Way::Requests)?, lines }
+            let lines = once(flags, core, Way::Lines)?;
+            Round { requests: once(flags, core, Way::Requests)?, lines }
         };
         eprintln!("round {} of {}: {}", number + 1, flags.rounds, round_text(&round));
         rounds.push(round);
@@ -126,28 +126,28 @@ pub fn run(flags: &BulkFlags) -> Result<BulkReport> {
     Ok(BulkReport { machine, connections, rounds, median, cpu_ratio })
 }
 
-/// Creates all timers at a fresh node.
-fn once(flags: &BulkFlags, way: Way) -> Result<Figures> {
+/// Creates all timers at a fresh node. The client runs on `core`.
+fn once(flags: &BulkFlags, core: usize, way: Way) -> Result<Figures> {
     let address = free_address()?;
     let binary = match &flags.node_binary {
         Some(path) => path.clone(),
         None => std::env::current_exe()?.with_file_name("chronos"),
     };
     let mut command = Command::new(binary);
-    let core = flags.server_core.to_string();
-    command.args(["--listen", &address.to_string(), "--cores", &core, "--admin", "off"]);
+    let server_core = flags.server_core.to_string();
+    command.args(["--listen", &address.to_string(), "--cores", &server_core, "--admin", "off"]);
     command.env("CHRONOS_NODE_PREFAULT_BYTES", flags.prefault_bytes.to_string());
     let mut node = Child::start(command)?;
     node.await_ready(address)?;
     let each = (u64::from(flags.timers) / u64::from(flags.connections)).next_multiple_of(BATCH);
     // Memory, caches and buffers are warm after the first tenth.
-    load(address, way, flags.connections, (each / 10).next_multiple_of(BATCH))?;
+    load((address, core), way, flags.connections, (each / 10).next_multiple_of(BATCH))?;
     let sample = || {
         let cpu_ns = server_cpu::cpu_ns(node.pid()).context("the node has ended")?;
         anyhow::Ok((clock_ns(), cpu_ns))
     };
     let first = sample()?;
-    load(address, way, flags.connections, each)?;
+    load((address, core), way, flags.connections, each)?;
     let last = sample()?;
     node.stop()?;
     let timers = (each * u64::from(flags.connections)) as f64;
@@ -156,14 +156,14 @@ fn once(flags: &BulkFlags, way: Way) -> Result<Figures> {
 }
 
 /// Creates `each` timers over every connection.
-fn load(address: SocketAddr, way: Way, connections: u32, each: u64) -> Result<()> {
+fn load(at: (SocketAddr, usize), way: Way, connections: u32, each: u64) -> Result<()> {
     let unanswered_max = match way {
         Way::Requests => (UNANSWERED_MAX / u64::from(connections)).max(BATCH),
         Way::Lines => u64::MAX,
     };
     std::thread::scope(|scope| {
         let loads: Vec<_> = (0..connections)
-            .map(|_| scope.spawn(move || load_one(address, way, each, unanswered_max)))
+            .map(|_| scope.spawn(move || load_one(at, way, each, unanswered_max)))
             .collect();
         loads.into_iter().try_for_each(|load| match load.join() {
             Ok(loaded) => loaded,
@@ -172,7 +172,14 @@ fn load(address: SocketAddr, way: Way, connections: u32, each: u64) -> Result<()
     })
 }
 
-fn load_one(address: SocketAddr, way: Way, each: u64, unanswered_max: u64) -> Result<()> {
+fn load_one(
+    (address, core): (SocketAddr, usize),
+    way: Way,
+    each: u64,
+    unanswered_max: u64,
+) -> Result<()> {
+    // The reader's thread inherits it. The node's process must not.
+    pin_to_core(core).context("the client's core")?;
     let mut sends = TcpStream::connect(address).context("cannot connect")?;
     sends.set_nodelay(true)?;
     sends.set_read_timeout(Some(PATIENCE))?;

@@ -22,6 +22,7 @@ mod timers;
 mod wires;
 
 mod abc;
+mod bulk;
 mod cables;
 mod deaths;
 mod hostile;
@@ -53,6 +54,7 @@ const STORIES: &[&[Story]] = &[
     signatures::STORIES,
     token_limits::STORIES,
     sites::STORIES,
+    bulk::STORIES,
     requests::STORIES,
 ];
 

@@ -172,6 +172,31 @@ fn chunked_body() {
 }
 
 #[test]
+fn bulk_lines() {
+    fuzz_one_in(
+        4,
+        targets::bulk_lines,
+        &[
+            b"\x3f\x05{\"a\":1}\n{\"b\":2}\r\n\n \r\n{\"c\":3}",
+            b"\x04\x00abcd\nabcde\r\nabcd\r\nabcdefghij\nx",
+            b"\x08\x20\r\r\n\n\n\ra\rb\n",
+        ],
+        &[
+            b"\n",
+            b"\r\n",
+            b"\r",
+            b"\n\n\n",
+            b" ",
+            b"\t",
+            b"\x00",
+            b"\x0b",
+            b"\x8a",
+            b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        ],
+    );
+}
+
+#[test]
 fn accept() {
     fuzz(
         targets::accept,

@@ -22,6 +22,7 @@ use chronos::wire::callback_uri::{
     AuthorityMemory, Host, host_and_port, is_secure, parse_callback_uri, uri_of,
 };
 use chronos::wire::chunked::{ChunkError, ChunkedDecoder};
+use chronos::wire::ndjson::{Line, LineBuffer};
 use chronos::wire::request_head::{
     Framing, HeadError, HeadProgress, RequestHead, parse_request_head,
 };
@@ -173,6 +174,43 @@ pub fn chunked_body(data: &[u8]) -> bool {
     encoded.extend_from_slice(b"0\r\n\r\n");
     assert_eq!(dechunk(&encoded, 5, limit), Ok((body, encoded.len(), true)));
     true
+}
+
+/// Bodies of lines: however they are cut into pieces, they hold the lines that a naive reading of
+/// the whole finds, and little is held.
+pub fn bulk_lines(data: &[u8]) -> bool {
+    let [limit, pieces, body @ ..] = data else { return false };
+    let (limit, pieces) = (usize::from(*limit % 64), usize::from(*pieces));
+    let bare = |line: &[u8]| line.strip_suffix(b"\r").unwrap_or(line).to_vec();
+    let is_blank = |line: &[u8]| line.iter().all(u8::is_ascii_whitespace);
+    let all = body.split(|&byte| byte == b'\n').map(bare).zip(1..);
+    let naive: Vec<(u64, Option<Vec<u8>>)> = all
+        .filter(|(line, _)| line.len() > limit || !is_blank(line))
+        .map(|(line, number)| (number, (line.len() <= limit).then_some(line)))
+        .collect();
+    for piece_bytes in [1, 2, 3, 1 + pieces % 16, 1 + pieces, body.len() + 1] {
+        let (mut buffer, mut found) = (LineBuffer::new(limit), Vec::new());
+        let mut take = |buffer: &mut LineBuffer| {
+            while let Some((number, line)) = buffer.next() {
+                let text = match line {
+                    Line::Text(text) => Some(text.to_vec()),
+                    Line::TooLong => None,
+                };
+                found.push((number, text));
+            }
+            assert!(!buffer.has_more());
+        };
+        for piece in body.chunks(piece_bytes) {
+            buffer.extend(piece);
+            take(&mut buffer);
+            let held = buffer.held_bytes();
+            assert!(held <= 4 * (limit + piece_bytes.min(body.len()) + 8), "bounded");
+        }
+        buffer.end();
+        take(&mut buffer);
+        assert_eq!(found, naive, "in pieces of {piece_bytes}");
+    }
+    naive.iter().any(|(_, text)| text.is_some())
 }
 
 /// Values of `Accept`: a naive reading of values without quotes agrees, and further items of the
@@ -388,9 +426,11 @@ pub fn timer_id(data: &[u8]) -> bool {
             );
             true
         }
-        TimerPath::Collection | TimerPath::References | TimerPath::Ping | TimerPath::Timestamps => {
-            true
-        }
+        TimerPath::Collection
+        | TimerPath::Bulk
+        | TimerPath::References
+        | TimerPath::Ping
+        | TimerPath::Timestamps => true,
         TimerPath::Unknown => false,
     };
     if let Some((bytes, rest)) = data.split_first_chunk::<16>() {

@@ -21,7 +21,9 @@ use crate::wire::timer_path::write_public_id;
 const NO_LENGTH: &[u8] = b"00000000\r\n";
 const LENGTH_DIGITS: usize = 8;
 
-/// Lines of all bulk requests that a core takes in a turn. They take it a millisecond.
+/// Lines of one bulk request that a core takes in a turn: a third of a millisecond.
+pub const LINES_OF_ONE_PER_TURN_MAX: u32 = 512;
+/// Lines of all bulk requests together that a core takes in a turn.
 pub const LINES_PER_TURN_MAX: u32 = 1_024;
 
 /// How many lines may still be taken in a turn.

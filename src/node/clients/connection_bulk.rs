@@ -11,7 +11,8 @@ use crate::wire::request_head::{Framing, HeadProgress};
 
 use crate::node::clients::access::{Access, renew};
 use crate::node::clients::bulk::{
-    BulkBody, LINES_PER_TURN_MAX, write_end, write_failure, write_head, write_result,
+    BulkBody, LINES_OF_ONE_PER_TURN_MAX, LINES_PER_TURN_MAX, write_end, write_failure, write_head,
+    write_result,
 };
 use crate::node::clients::connection::{ClientConnection, Pending, RequestPart};
 use crate::node::clients::request_line::RequestLine;
@@ -53,9 +54,9 @@ impl ClientConnection {
             self.fail(api.service, denial.status(), &denial.to_string());
             return ControlFlow::Break(0);
         }
-        let (turn, lines_max) = (api.now.mono, api.limits.pipelined_requests_per_turn_max);
+        let turn = api.now.mono;
         let of_all = *api.service.bulk_budget.of(turn, LINES_PER_TURN_MAX);
-        let lines_max = (*body.budget.of(turn, lines_max)).min(of_all);
+        let lines_max = (*body.budget.of(turn, LINES_OF_ONE_PER_TURN_MAX)).min(of_all);
         self.is_deferred = of_all == 0;
         let mut lines = 0;
         while lines < lines_max && !self.is_backed_up(api.limits) {
@@ -243,8 +244,8 @@ impl ClientConnection {
 
 /// Takes note of lines that were taken in this turn.
 fn spend(api: &mut Api<'_>, body: &mut BulkBody, lines: u32) {
-    let (turn, lines_max) = (api.now.mono, api.limits.pipelined_requests_per_turn_max);
-    *body.budget.of(turn, lines_max) -= lines;
+    let turn = api.now.mono;
+    *body.budget.of(turn, LINES_OF_ONE_PER_TURN_MAX) -= lines;
     *api.service.bulk_budget.of(turn, LINES_PER_TURN_MAX) -= lines;
 }
 
