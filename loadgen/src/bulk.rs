@@ -23,7 +23,10 @@ use crate::report::{grouped, median};
 use crate::server_cpu;
 
 /// A short document: a timer of an hour at a host that nobody calls.
-const DOCUMENT: &str = r#"{"timing":{"interval":3600},"callback":{"http":{"uri":"http://127.0.0.1:9/call/17","opaque":"leg"}}}"#;
+const DOCUMENT: &str = concat!(
+    r#"{"timing":{"interval":3600},"#,
+    r#""callback":{"http":{"uri":"http://127.0.0.1:9/call/17","opaque":"leg"}}}"#
+);
 /// Timers of one write.
 const BATCH: u64 = 128;
 /// Requests that are not answered, of all connections together, above which no more are sent.

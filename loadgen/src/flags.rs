@@ -233,7 +233,8 @@ pub struct BulkFlags {
     #[arg(long, value_name = "N", value_parser = count(1, 1000), default_value = "5")]
     pub rounds: u32,
     /// Timers of each run
-    #[arg(long, value_name = "N", value_parser = count(1_000, 40_000_000), default_value = "3000000")]
+    #[arg(long, value_name = "N", value_parser = count(1_000, 40_000_000),
+        default_value = "3000000")]
     pub timers: u32,
     /// Connections
     #[arg(long, value_name = "N", value_parser = count(1, 64), default_value = "1")]
