@@ -61,7 +61,7 @@ impl LineBuffer {
 
     /// Takes the next line that is whole, or known to be too long. Returns its number in the body,
     /// from 1, with it.
-    pub fn next(&mut self) -> Option<(u64, Line<'_>)> {
+    pub fn next_line(&mut self) -> Option<(u64, Line<'_>)> {
         loop {
             let Some(length) = line_feed(&self.bytes[self.searched..]) else {
                 return self.end_of_pieces();
@@ -140,7 +140,7 @@ mod tests {
         let mut buffer = LineBuffer::new(max);
         let mut lines = Vec::new();
         let mut take = |buffer: &mut LineBuffer| {
-            while let Some((number, line)) = buffer.next() {
+            while let Some((number, line)) = buffer.next_line() {
                 let text = match line {
                     Line::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
                     Line::TooLong => None,
@@ -198,8 +198,8 @@ mod tests {
         let mut buffer = LineBuffer::new(1 << 20);
         buffer.extend(&[b'x'; 1 << 20]);
         buffer.extend(b"\n");
-        assert!(matches!(buffer.next(), Some((1, Line::Text(text))) if text.len() == 1 << 20));
-        assert!(buffer.next().is_none() && buffer.held_bytes() >= 1 << 20);
+        assert!(matches!(buffer.next_line(), Some((1, Line::Text(text))) if text.len() == 1 << 20));
+        assert!(buffer.next_line().is_none() && buffer.held_bytes() >= 1 << 20);
         buffer.extend(b"y");
         assert!(buffer.held_bytes() < 100);
     }

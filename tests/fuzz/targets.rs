@@ -191,7 +191,7 @@ pub fn bulk_lines(data: &[u8]) -> bool {
     for piece_bytes in [1, 2, 3, 1 + pieces % 16, 1 + pieces, body.len() + 1] {
         let (mut buffer, mut found) = (LineBuffer::new(limit), Vec::new());
         let mut take = |buffer: &mut LineBuffer| {
-            while let Some((number, line)) = buffer.next() {
+            while let Some((number, line)) = buffer.next_line() {
                 let text = match line {
                     Line::Text(text) => Some(text.to_vec()),
                     Line::TooLong => None,

@@ -60,7 +60,7 @@ impl ClientConnection {
         self.is_deferred = of_all == 0;
         let mut lines = 0;
         while lines < lines_max && !self.is_backed_up(api.limits) {
-            let Some((number, line)) = body.lines.next() else {
+            let Some((number, line)) = body.lines.next_line() else {
                 spend(api, &mut body, lines);
                 return self.take_more(api.service, body, input);
             };
