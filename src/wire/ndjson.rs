@@ -7,6 +7,9 @@
 /// Bytes of memory above which it is given back when no line is held.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
+/// Blank lines that are skipped together. They take the time of one line that is read.
+const BLANK_LINES_MAX: u32 = 64;
+
 /// One line.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Line<'a> {
@@ -14,6 +17,9 @@ pub enum Line<'a> {
     Text(&'a mut [u8]),
     /// It is longer than the limit, and was thrown away.
     TooLong,
+    /// Many blank lines came in a row. They are told, so that whoever counts lines to bound its work
+    /// can count them.
+    Blank,
 }
 
 /// The lines that have arrived and were not taken yet.
@@ -62,6 +68,7 @@ impl LineBuffer {
     /// Takes the next line that is whole, or known to be too long. Returns its number in the body,
     /// from 1, with it.
     pub fn next_line(&mut self) -> Option<(u64, Line<'_>)> {
+        let mut blank_lines = 0;
         loop {
             let Some(length) = line_feed(&self.bytes[self.searched..]) else {
                 return self.end_of_pieces();
@@ -79,6 +86,10 @@ impl LineBuffer {
             }
             if !line.iter().all(u8::is_ascii_whitespace) {
                 return Some((self.lines, Line::Text(&mut self.bytes[begin..begin + bytes])));
+            }
+            blank_lines += 1;
+            if blank_lines == BLANK_LINES_MAX {
+                return Some((self.lines, Line::Blank));
             }
         }
     }
@@ -144,6 +155,7 @@ mod tests {
                 let text = match line {
                     Line::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
                     Line::TooLong => None,
+                    Line::Blank => continue,
                 };
                 lines.push((number, text));
             }
@@ -191,6 +203,18 @@ mod tests {
                 assert_eq!(lines_in(body.as_bytes(), piece_bytes, 10), expected, "{body:?}");
             }
         }
+    }
+
+    #[test]
+    fn many_blank_lines_count_like_a_few_others() {
+        let mut buffer = LineBuffer::new(10);
+        buffer.extend("\n \r\n".repeat(BLANK_LINES_MAX as usize).as_bytes());
+        buffer.extend(b"a\n");
+        let many = u64::from(BLANK_LINES_MAX);
+        assert_eq!(buffer.next_line(), Some((many, Line::Blank)));
+        assert_eq!(buffer.next_line(), Some((2 * many, Line::Blank)));
+        assert_eq!(buffer.next_line(), Some((2 * many + 1, Line::Text(&mut [b'a']))));
+        assert_eq!(buffer.next_line(), None);
     }
 
     #[test]

@@ -195,6 +195,7 @@ pub fn bulk_lines(data: &[u8]) -> bool {
                 let text = match line {
                     Line::Text(text) => Some(text.to_vec()),
                     Line::TooLong => None,
+                    Line::Blank => continue,
                 };
                 found.push((number, text));
             }

@@ -65,6 +65,9 @@ impl ClientConnection {
                 return self.take_more(api.service, body, input);
             };
             lines += 1;
+            if line == Line::Blank {
+                continue;
+            }
             if !std::mem::replace(&mut body.is_answered, true) {
                 let head = body.line;
                 self.in_order(|out| write_head(out, &head));
@@ -124,6 +127,7 @@ impl ClientConnection {
                     format!("line: expected at most {max} bytes (limits.body_bytes_max), got more");
                 Err((413, reason))
             }
+            Line::Blank => return,
         };
         match taken {
             Ok(()) => match api.core.take_answer(from) {

@@ -213,6 +213,15 @@ fn a_turn_takes_so_many_lines_however_many_pieces_it_brings() {
 }
 
 #[test]
+fn blank_lines_use_up_a_turn_as_well() {
+    let mut fixture = Fixture::new();
+    fixture.feed_at(turn(0), BULK);
+    assert_eq!(fixture.feed_at(turn(0), &("\n".repeat(100_000) + "x\n")), Appetite::Full);
+    let turns = (1..100).find(|number| fixture.feed_at(turn(*number), "") == Appetite::Hungry);
+    assert_eq!((turns, fixture.results()), (Some(3), 1));
+}
+
+#[test]
 fn a_connection_that_finds_the_turn_used_up_comes_first_in_the_next() {
     let mut fixture = Fixture::new();
     fixture.feed_at(turn(0), BULK);
