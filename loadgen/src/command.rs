@@ -4,8 +4,8 @@
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
 use crate::flags::{
-    AgainstFlags, ClusterFlags, HandshakeFlags, JournalFlags, RatioFlags, ReferenceFlags,
-    ScenarioFlags, SinkFlags, TimestampFlags,
+    AgainstFlags, BulkFlags, ClusterFlags, HandshakeFlags, JournalFlags, RatioFlags,
+    ReferenceFlags, ScenarioFlags, SinkFlags, TimestampFlags,
 };
 use crate::scenario::kind::Scenario;
 
@@ -57,6 +57,8 @@ pub enum Job {
     Against(AgainstFlags),
     /// Measure what a journal costs.
     Journal(JournalFlags),
+    /// Compare creates of a line each with creates of a request each.
+    Bulk(BulkFlags),
     /// Begin many handshakes of TLS at once.
     Handshakes(HandshakeFlags),
 }
@@ -98,11 +100,16 @@ pub fn command() -> Command {
         "Runs the node without a journal and with one in turn under the same closed loop of one \
          ordinary client; or fills a journal, kills the node and measures the start",
     );
+    let bulk = BulkFlags::augment_args(Command::new("bulk")).about(
+        "Measures a node that gets timers a line each (POST /timers/bulk) and a request each, in \
+         turn, with the same short document",
+    );
     let handshakes = HandshakeFlags::augment_args(Command::new("handshakes")).about(
         "Connections that stand all begin TLS at once; tells how long the handshakes take. Run \
          `accuracy` at the same time to see what that does to pops",
     );
     root.subcommand(sink)
+        .subcommand(bulk)
         .subcommand(handshakes)
         .subcommand(journal)
         .subcommand(against)
@@ -134,6 +141,7 @@ pub fn job(matches: &ArgMatches) -> Result<Job, clap::Error> {
         "ratio" => RatioFlags::from_arg_matches(matches).map(Job::Ratio),
         "cluster" => ClusterFlags::from_arg_matches(matches).map(Job::Cluster),
         "against" => AgainstFlags::from_arg_matches(matches).map(Job::Against),
+        "bulk" => BulkFlags::from_arg_matches(matches).map(Job::Bulk),
         "handshakes" => HandshakeFlags::from_arg_matches(matches).map(Job::Handshakes),
         "journal" => JournalFlags::from_arg_matches(matches).map(Job::Journal),
         "timestamps" => TimestampFlags::from_arg_matches(matches).map(Job::Timestamps),

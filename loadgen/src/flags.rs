@@ -226,6 +226,36 @@ pub struct AgainstFlags {
     pub json: bool,
 }
 
+/// Flags of the comparison of lines with requests.
+#[derive(Args, Clone, Debug)]
+pub struct BulkFlags {
+    /// Rounds; each runs both ways once
+    #[arg(long, value_name = "N", value_parser = count(1, 1000), default_value = "5")]
+    pub rounds: u32,
+    /// Timers of each run
+    #[arg(long, value_name = "N", value_parser = count(1_000, 40_000_000),
+        default_value = "3000000")]
+    pub timers: u32,
+    /// Connections
+    #[arg(long, value_name = "N", value_parser = count(1, 64), default_value = "1")]
+    pub connections: u32,
+    /// Core for the node
+    #[arg(long, value_name = "CORE", default_value = "0")]
+    pub server_core: usize,
+    /// Core for the client [default: 1, or the server's where there is only one]
+    #[arg(long, value_name = "CORE")]
+    pub core: Option<usize>,
+    /// The node's binary [default: `chronos` beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub node_binary: Option<PathBuf>,
+    /// Memory that the node takes and touches before it is measured (its node.prefault_bytes)
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
+    pub prefault_bytes: u64,
+    /// Print JSON in place of text
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Flags of a herd of handshakes.
 #[derive(Args, Clone, Debug)]
 pub struct HandshakeFlags {

@@ -9,12 +9,14 @@
 //! - `timestamps` asks for timestamps.
 //! - `ordinary` is a client on epoll; `against` compares servers with it, and `journal` servers
 //!   that keep what they are sent on a disk.
+//! - `bulk` compares creates of a line each with creates of a request each.
 //! - `handshakes` begins many handshakes of TLS at once.
 
 #![forbid(unsafe_code)]
 
 mod against;
 mod arrival;
+mod bulk;
 mod chart;
 mod child;
 mod client;
@@ -55,7 +57,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use command::Job;
-use flags::{ReferenceFlags, ScenarioFlags, SinkFlags};
+use flags::{BulkFlags, ReferenceFlags, ScenarioFlags, SinkFlags};
 use scenario::kind::Scenario;
 
 /// The same allocator as the node's, so that allocations take steady time.
@@ -108,6 +110,7 @@ fn run(job: Job) -> Result<bool> {
             }
             Ok(true)
         }
+        Job::Bulk(flags) => run_bulk(&flags).map(|()| true),
         Job::Handshakes(flags) => {
             let report = handshakes::run(&flags)?;
             if flags.json {
@@ -151,6 +154,16 @@ fn run_scenario(scenario: Scenario, flags: &ScenarioFlags) -> Result<bool> {
         written.with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(report.passed)
+}
+
+fn run_bulk(flags: &BulkFlags) -> Result<()> {
+    let report = bulk::run(flags)?;
+    if flags.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{}", report.text());
+    }
+    Ok(())
 }
 
 fn run_sink(flags: &SinkFlags) -> Result<()> {

@@ -2,6 +2,7 @@
 //! in paths, messages and frames between nodes, Thrift's binary protocol. This room knows formats,
 //! not meanings: other rooms decide whether a negative interval is allowed.
 
+pub mod accept;
 pub mod answer_head;
 pub(crate) mod answer_reader;
 pub mod attributes;
@@ -11,9 +12,11 @@ pub mod destination;
 pub mod internal_json;
 pub(crate) mod json;
 pub mod leb128;
+pub mod ndjson;
 pub mod peer_frame;
 pub mod peer_message;
 mod plain_timer;
+pub mod problem;
 pub mod request_head;
 pub mod resync_json;
 pub(crate) mod text;

@@ -9,6 +9,8 @@ use std::mem::MaybeUninit;
 use httparse::{Error as SplitError, Header, Request, Status};
 
 use crate::base::limits::HEADERS_MAX;
+use crate::wire::accept::accepts;
+use crate::wire::problem::PROBLEM_TYPE;
 
 /// Most empty lines (CRLF) before a request line. RFC 9112 section 2.2 asks for at least one, and
 /// some clients send one after a body. These lines count into the head's bytes.
@@ -66,6 +68,8 @@ pub struct RequestHead<'a> {
     pub expects_continue: bool,
     /// Whether the request is HTTP/1.0.
     pub is_http10: bool,
+    /// Whether `Accept` names `application/problem+json`, the form of errors.
+    pub accepts_problem: bool,
     /// Bytes of the head with its empty line, and with empty lines before the request line.
     pub head_bytes: usize,
 }
@@ -163,6 +167,18 @@ pub fn parse_request_head(
         Ok(Status::Partial) => Ok(None),
         Err(error) => Err(refusal_of(error, &bytes[start..])),
     }
+}
+
+/// Whether the bytes of a head that is refused, or not complete, have an `Accept` that names
+/// `application/problem+json`. Cost: one pass up to the empty line, for refusals alone.
+#[cold]
+pub fn seems_to_accept_problem(bytes: &[u8]) -> bool {
+    let lines = bytes.trim_ascii_start().split(|&byte| byte == b'\n').skip(1);
+    let mut headers = lines.take_while(|line| !line.trim_ascii().is_empty());
+    headers.any(|line| {
+        let Some((name, value)) = line.split_at_checked(b"accept:".len()) else { return false };
+        name.eq_ignore_ascii_case(b"accept:") && accepts(value, PROBLEM_TYPE.as_bytes())
+    })
 }
 
 /// Whether any line ends without CR. The search compares each byte with its neighbour over whole
@@ -280,6 +296,7 @@ struct Deciding<'a> {
     closes: bool,
     stays: bool,
     expects_continue: bool,
+    accepts_problem: bool,
 }
 
 fn interpret<'a>(
@@ -317,6 +334,7 @@ fn interpret<'a>(
         authorization: decided.authorization,
         expects_continue: decided.expects_continue && !is_http10,
         is_http10,
+        accepts_problem: decided.accepts_problem,
         head_bytes,
     })
 }
@@ -340,6 +358,9 @@ fn read_headers<'a>(headers: &[Header<'a>], is_http10: bool) -> Result<Deciding<
                     return Err(refused(417, "Expect: only 100-continue is understood"));
                 }
                 decided.expects_continue = true;
+            }
+            6 if name.eq_ignore_ascii_case(b"accept") => {
+                decided.accepts_problem |= accepts(value, PROBLEM_TYPE.as_bytes());
             }
             10 if name.eq_ignore_ascii_case(b"connection") => {
                 decided.closes |= list_holds(value, b"close");

@@ -1,7 +1,9 @@
 //! Tests of [`super::request_head`]: requests that smuggle, requests that stall, and unusual
 //! requests.
 
-use super::request_head::{Framing, HeadProgress, Method, RequestHead, parse_request_head};
+use super::request_head::{
+    Framing, HeadProgress, Method, RequestHead, parse_request_head, seems_to_accept_problem,
+};
 
 const HEADER_BYTES_MAX: usize = 16 << 10;
 
@@ -44,9 +46,25 @@ fn a_usual_request() {
             keep_alive: true,
             expects_continue: false,
             is_http10: false,
+            accepts_problem: false,
             head_bytes: text.len() - 1,
         }
     );
+}
+
+#[test]
+fn accept_names_the_form_of_errors() {
+    let accepts = |lines: &str| parse(&with(lines)).accepts_problem;
+    assert!(accepts("accept: text/html, application/problem+json;q=0.1\r\n"));
+    assert!(accepts("Accept: */*\r\nAccept: application/problem+json\r\n"), "two are one list");
+    assert!(!accepts("Accept: */*\r\nX-Accept: application/problem+json\r\n"));
+    let begun = "POST /timers HTTP/1.1\r\nAccept: application/problem+json\r\nHo";
+    assert!(seems_to_accept_problem(begun.as_bytes()));
+    assert!(seems_to_accept_problem(begun.replace('\r', "").as_bytes()), "a head of bare LFs");
+    let behind = begun.replace("1.1\r\n", "1.1\r\n\r\n");
+    assert!(!seems_to_accept_problem(behind.as_bytes()), "in the body");
+    assert!(!seems_to_accept_problem(&begun.as_bytes()[22..]), "no line before it");
+    assert!(!seems_to_accept_problem(b""));
 }
 
 #[test]

@@ -45,6 +45,8 @@ pub enum TimerPath {
     Collection,
     /// `/timers/<id>`.
     Timer(PublicId),
+    /// `/timers/bulk`.
+    Bulk,
     /// `/timers/references`.
     References,
     /// `/ping`.
@@ -114,6 +116,7 @@ pub fn hex_digits(value: u64) -> [u8; HEX_DIGITS] {
 fn parse_plain_path(path: &[u8]) -> TimerPath {
     match path.strip_prefix(b"/timers") {
         Some(b"" | b"/") => TimerPath::Collection,
+        Some(b"/bulk") => TimerPath::Bulk,
         Some(b"/references") => TimerPath::References,
         Some([b'/', id @ ..]) => parse_id(id).map_or(TimerPath::Unknown, TimerPath::Timer),
         None if path == b"/ping" => TimerPath::Ping,
@@ -200,6 +203,7 @@ mod tests {
         assert_eq!(parse_path("/timers"), TimerPath::Collection);
         assert_eq!(parse_path("/timers/"), TimerPath::Collection);
         assert_eq!(parse_path("/timers/references"), TimerPath::References);
+        assert_eq!(parse_path("/timers/bulk"), TimerPath::Bulk);
         assert_eq!(parse_path("/ping"), TimerPath::Ping);
         assert_eq!(parse_path("/timestamps"), TimerPath::Timestamps);
         for other in [

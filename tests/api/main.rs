@@ -5,6 +5,7 @@
 mod bad_http;
 mod bad_timers;
 mod calendar;
+mod bulk;
 mod callbacks;
 mod contract;
 mod deadlines;
@@ -17,6 +18,7 @@ mod internal;
 mod limits;
 mod memory;
 mod options;
+mod problems;
 mod semantics;
 mod signatures;
 mod sink;

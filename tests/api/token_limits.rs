@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 
-use super::harness::{Answer, Client, End, Node, document, until};
+use super::bulk::Bulk;
+use super::harness::{Answer, Client, End, Node, document, far_document, until};
 use super::sink::Sink;
 use super::tokens::{text, token_command};
 
@@ -199,6 +200,79 @@ fn burst(limited: &Limited, creates: usize) -> (usize, Option<Answer>) {
     client.send(text("GET", "/ping", Some(&limited.tenant)));
     assert_eq!(client.answer().status, 200, "the connection stays");
     (taken, answers.into_iter().find(|answer| answer.status != 200))
+}
+
+/// The results of so many lines.
+fn bulk(limited: &Limited, token: &str, lines: usize) -> Vec<serde_json::Value> {
+    let body = (far_document() + "\n").repeat(lines);
+    let headers = format!("Authorization: {token}\r\nContent-Length: {}\r\n", body.len());
+    let mut bulk = Bulk::begin(limited.node(), &headers);
+    bulk.send(body);
+    bulk.begins();
+    bulk.results()
+}
+
+#[test]
+fn each_line_of_a_bulk_request_counts() {
+    let limited = Limited::start(&["--timers", "20"]);
+    let results = bulk(&limited, &limited.tenant, 30);
+    let (made, refused) = results.split_at(20);
+    assert!(made.iter().all(|result| result["location"].is_string()), "{made:?}");
+    for result in refused {
+        assert_eq!(result["status"], 429, "{result}");
+        let reason = result["reason"].as_str().expect("text");
+        assert!(reason.contains("the token tenant has all its 20 timers"), "{reason}");
+    }
+    assert_eq!((refused.len(), &refused[9]["line"]), (10, &30.into()));
+    until("refusals are counted", || (limited.refused("timers") == 10.0).then_some(()));
+    assert_eq!(bulk(&limited, &limited.other, 5).len(), 5);
+}
+
+#[test]
+fn each_line_counts_towards_the_rate() {
+    let limited = Limited::start(&["--creates-per-second", "5"]);
+    let begun = Instant::now();
+    let results = bulk(&limited, &limited.tenant, 2_000);
+    let made = results.iter().filter(|result| result["location"].is_string()).count();
+    let most = 6 + 5 * begun.elapsed().as_millis() as usize / 1_000;
+    assert!((5..=most).contains(&made), "{made} of at most {most}");
+    let refused = results.iter().find(|result| result["status"] == 429).expect("most are");
+    let reason = refused["reason"].as_str().expect("text");
+    assert!(reason.contains("may create, replace and delete 5 timers a second"), "{reason}");
+    assert_eq!(refused["type"], "urn:chronos:error:quota");
+    assert!(bulk(&limited, &limited.other, 50).iter().all(|one| one["location"].is_string()));
+}
+
+/// A stream may last for hours, and its token may be taken away meanwhile.
+#[test]
+fn a_token_that_is_taken_away_ends_its_stream() {
+    let limited = Limited::start(&["--timers", "1000"]);
+    let line = far_document() + "\n";
+    let begin = |token: &str| {
+        let headers = format!("Authorization: {token}\r\nTransfer-Encoding: chunked\r\n");
+        let mut bulk = Bulk::begin(limited.node(), &headers);
+        bulk.send_chunk(&line);
+        bulk.begins();
+        assert!(bulk.result().expect("a result")["location"].is_string());
+        bulk
+    };
+    let (mut gone, mut stays) = (begin(&limited.tenant), begin(&limited.other));
+    let lines = std::fs::read_to_string(limited.file()).expect("a file");
+    let others: String = lines
+        .lines()
+        .filter(|line| !line.starts_with("tenant "))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    std::fs::write(limited.file(), others).expect("written");
+    limited.node().signal("HUP");
+    until("the token to be refused", || {
+        (limited.ask("DELETE", FREE, &limited.tenant).status == 401).then_some(())
+    });
+    stays.send_chunk(&line);
+    assert!(stays.result().expect("a result")["location"].is_string(), "it is good still");
+    gone.send_chunk(&line);
+    let rest = gone.results();
+    assert_eq!((rest.len(), &rest[0]["status"]), (1, &401.into()), "{rest:?}");
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod timers;
 mod wires;
 
 mod abc;
+mod bulk;
 mod cables;
 mod deaths;
 mod destinations;
@@ -59,6 +60,7 @@ const STORIES: &[&[Story]] = &[
     token_limits::STORIES,
     sites::STORIES,
     options::STORIES,
+    bulk::STORIES,
     requests::STORIES,
 ];
 

@@ -12,6 +12,7 @@ use chronos::shard::effects::Refusal;
 use chronos::timer::admission::admit;
 use chronos::wire::callback_uri::AuthorityMemory;
 use chronos::wire::destination::parse_rule;
+use chronos::wire::problem::{Kind, member_of};
 use chronos::wire::timer_json::{JsonScratch, parse_timer};
 use kit::documents::{Program, commands, documents, expect_none, files_below, read, unknown_flags};
 
@@ -288,6 +289,25 @@ fn reasons_of_errors_are_said_by_the_program() {
     ];
     for refusal in refusals {
         assert!(api.contains(&format!("| 503 | `{refusal}` |")), "docs/api.md lacks: {refusal}");
+    }
+}
+
+#[test]
+fn kinds_of_errors_and_members_are_those_of_the_program() {
+    let api = read("docs/api.md");
+    let (_, table) = api.split_once("behind `urn:chronos:error:`").expect("the table of kinds");
+    let rows = table.lines().skip(2).take_while(|row| row.starts_with("| `"));
+    let cells = rows.map(|row| row.split('|').nth(1).unwrap_or_default());
+    let told: BTreeSet<String> = cells.flat_map(quoted).collect();
+    let known = Kind::ALL.iter().map(|kind| kind.words().0.to_owned()).collect();
+    assert_eq!(told, known);
+    let members = api.split("| member | type and range |").nth(1).expect("the table of members");
+    let rows = members.lines().skip(2).take_while(|row| row.starts_with("| `"));
+    let members: Vec<String> = rows.map(|row| quoted(row).remove(0)).collect();
+    assert!(members.len() > 6, "{members:?}");
+    for member in members {
+        let reason = format!("{member}: expected something else");
+        assert_eq!(member_of(&reason), Some(&*member), "src/wire/problem.rs does not know it");
     }
 }
 

@@ -176,12 +176,12 @@ fn compare(blocks: &[Block], folder: &Path) {
     }
 }
 
-/// Without carriage returns, and with the same hexadecimal digits in every id.
+/// Without carriage returns, with the same hexadecimal digits in every id, and with one separator.
 fn masked(text: &str) -> String {
     let is_id =
         |word: &str| word.len() > 30 && word.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-');
     let lines = text.lines().map(|line| {
-        let words: Vec<&str> = line.trim_end_matches('\r').split('/').collect();
+        let words: Vec<&str> = line.trim_end_matches('\r').split(['/', '"']).collect();
         words.iter().map(|word| if is_id(word) { "ID" } else { word }).collect::<Vec<_>>().join("/")
     });
     lines.collect::<Vec<_>>().join("\n")

@@ -176,6 +176,59 @@ fn chunked_body() {
 }
 
 #[test]
+fn bulk_lines() {
+    fuzz_one_in(
+        4,
+        targets::bulk_lines,
+        &[
+            b"\x3f\x05{\"a\":1}\n{\"b\":2}\r\n\n \r\n{\"c\":3}",
+            b"\x04\x00abcd\nabcde\r\nabcd\r\nabcdefghij\nx",
+            b"\x08\x20\r\r\n\n\n\ra\rb\n",
+        ],
+        &[
+            b"\n",
+            b"\r\n",
+            b"\r",
+            b"\n\n\n",
+            b" ",
+            b"\t",
+            b"\x00",
+            b"\x0b",
+            b"\x8a",
+            b"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        ],
+    );
+}
+
+#[test]
+fn accept() {
+    fuzz(
+        targets::accept,
+        &[
+            b"application/problem+json",
+            b"text/html, application/problem+json;charset=utf-8;q=0.001, */*;q=0.8",
+            b"text/plain;x=\"a,\\\"b\" , Application/Problem+JSON ; Q=1.000",
+        ],
+        &[
+            b",",
+            b";",
+            b"q=",
+            b";q=0",
+            b";q=0.000",
+            b";q=0.5",
+            b";q=1.0",
+            b"application/problem+json",
+            b"*/*",
+            b"\"",
+            b"\\",
+            b" ",
+            b"=",
+            b"1.001",
+        ],
+    );
+}
+
+#[test]
 fn timer_json() {
     fuzz(
         targets::timer_json,

@@ -17,11 +17,13 @@ use chronos::control::config::settings::Config;
 use chronos::control::config::text::print_effective;
 use chronos::timer::admission::{Rejection, admit};
 use chronos::timer::definition::{Content, OwnedDefinition};
+use chronos::wire::accept::accepts;
 use chronos::wire::answer_head::parse_answer_head;
 use chronos::wire::callback_uri::{
     AuthorityMemory, Host, host_and_port, is_secure, parse_callback_uri, uri_of,
 };
 use chronos::wire::chunked::{ChunkError, ChunkedDecoder};
+use chronos::wire::ndjson::{Line, LineBuffer};
 use chronos::wire::request_head::{
     Framing, HeadError, HeadProgress, RequestHead, parse_request_head,
 };
@@ -173,6 +175,79 @@ pub fn chunked_body(data: &[u8]) -> bool {
     encoded.extend_from_slice(b"0\r\n\r\n");
     assert_eq!(dechunk(&encoded, 5, limit), Ok((body, encoded.len(), true)));
     true
+}
+
+/// Bodies of lines: however they are cut into pieces, they hold the lines that a naive reading of
+/// the whole finds, and little is held.
+pub fn bulk_lines(data: &[u8]) -> bool {
+    let [limit, pieces, body @ ..] = data else { return false };
+    let (limit, pieces) = (usize::from(*limit % 64), usize::from(*pieces));
+    let bare = |line: &[u8]| line.strip_suffix(b"\r").unwrap_or(line).to_vec();
+    let is_blank = |line: &[u8]| line.iter().all(u8::is_ascii_whitespace);
+    let all = body.split(|&byte| byte == b'\n').map(bare).zip(1..);
+    let naive: Vec<(u64, Option<Vec<u8>>)> = all
+        .filter(|(line, _)| line.len() > limit || !is_blank(line))
+        .map(|(line, number)| (number, (line.len() <= limit).then_some(line)))
+        .collect();
+    for piece_bytes in [1, 2, 3, 1 + pieces % 16, 1 + pieces, body.len() + 1] {
+        let (mut buffer, mut found) = (LineBuffer::new(limit), Vec::new());
+        let mut take = |buffer: &mut LineBuffer| {
+            while let Some((number, line)) = buffer.next_line() {
+                let text = match line {
+                    Line::Text(text) => Some(text.to_vec()),
+                    Line::TooLong => None,
+                    Line::Blank => continue,
+                };
+                found.push((number, text));
+            }
+            assert!(!buffer.has_more());
+        };
+        for piece in body.chunks(piece_bytes) {
+            buffer.extend(piece);
+            take(&mut buffer);
+            let held = buffer.held_bytes();
+            assert!(held <= 4 * (limit + piece_bytes.min(body.len()) + 8), "bounded");
+        }
+        buffer.end();
+        take(&mut buffer);
+        assert_eq!(found, naive, "in pieces of {piece_bytes}");
+    }
+    naive.iter().any(|(_, text)| text.is_some())
+}
+
+/// Values of `Accept`: a naive reading of values without quotes agrees, and further items of the
+/// list take nothing back.
+pub fn accept(data: &[u8]) -> bool {
+    const PROBLEM: &[u8] = b"application/problem+json";
+    let is_wanted = accepts(data, PROBLEM);
+    let list = |more: &[u8]| [data, b",", more].concat();
+    if is_wanted {
+        assert!(accepts(&list(b"*/*;q=0,\"x"), PROBLEM));
+    }
+    if data.contains(&b'"') {
+        return is_wanted;
+    }
+    assert!(accepts(&list(PROBLEM), PROBLEM));
+    let text = String::from_utf8_lossy(data).to_ascii_lowercase();
+    let naive = text.split(',').any(|item| {
+        let mut parts =
+            item.split(';').map(|part| part.trim_matches([' ', '\t', '\n', '\r', '\x0c']));
+        let is_named = parts.next() == Some("application/problem+json");
+        is_named
+            && parts.all(|part| {
+                let (name, value) = part.split_once('=').unwrap_or((part, ""));
+                let value = value.trim_matches([' ', '\t', '\n', '\r', '\x0c']);
+                let is_form = value.len() <= 5
+                    && value.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+                    && value.get(1..2).is_none_or(|dot| dot == ".")
+                    && value.matches('.').count() < 2;
+                let weight = value.parse::<f64>().unwrap_or(-1.0);
+                let name = name.trim_matches([' ', '\t', '\n', '\r', '\x0c']);
+                name != "q" || is_form && !value.starts_with('.') && weight > 0.0 && weight <= 1.0
+            })
+    });
+    assert_eq!(is_wanted, naive);
+    is_wanted
 }
 
 /// The body decoded from `input` given in pieces, the bytes used, and whether it is complete.
@@ -368,9 +443,11 @@ pub fn timer_id(data: &[u8]) -> bool {
             );
             true
         }
-        TimerPath::Collection | TimerPath::References | TimerPath::Ping | TimerPath::Timestamps => {
-            true
-        }
+        TimerPath::Collection
+        | TimerPath::Bulk
+        | TimerPath::References
+        | TimerPath::Ping
+        | TimerPath::Timestamps => true,
         TimerPath::Unknown => false,
     };
     if let Some((bytes, rest)) = data.split_first_chunk::<16>() {

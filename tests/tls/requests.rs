@@ -1,6 +1,6 @@
 //! Requests and answers over TLS.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::Shutdown;
 
 use rustls::version::{TLS12, TLS13};
@@ -51,6 +51,29 @@ fn requests_in_a_row_are_answered_in_order() {
         let answer = client.answer().expect("an answer");
         let wanted = if at % 2 == 0 { "HTTP/1.1 200 " } else { "HTTP/1.1 404 " };
         assert!(answer.head.starts_with(wanted), "answer {at}: {}", answer.head);
+    }
+}
+
+#[test]
+fn a_bulk_request_over_tls() {
+    let authority = Authority::new();
+    let files = Files::new(&authority.server());
+    let node = Node::start(&files.config(""));
+    let mut client = Client::connect(&node, &authority.trusting(&[&TLS13], None));
+    let line = "{\"timing\":{\"interval\":3600},\"callback\":{\"http\":{\"uri\":\"http://127.0.0.1:9/\",\
+                \"opaque\":\"x\"}}}\n";
+    let body = line.repeat(400) + "bad\n" + &line.repeat(400);
+    let head = "POST /timers/bulk HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: ";
+    let request = format!("{head}{}\r\n\r\n{body}", body.len());
+    client.stream.write_all(request.as_bytes()).expect("taken");
+    let mut answer = String::new();
+    client.stream.read_to_string(&mut answer).expect("the node ends it in order");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n0\r\n\r\n"));
+    let results: Vec<&str> = answer.lines().filter(|line| line.starts_with('{')).collect();
+    assert_eq!(results.len(), 801);
+    for (at, result) in results.iter().enumerate() {
+        let begins = if at == 400 { "{\"status\":400," } else { "{\"location\":\"/timers/" };
+        assert!(result.starts_with(begins), "{at}: {result}");
     }
 }
 

@@ -10,7 +10,7 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRef, Path, Request, State};
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
-use axum::middleware::{Next, from_fn_with_state, map_response};
+use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use tokio::net::TcpListener;
@@ -21,6 +21,7 @@ use super::guard::{RequestGuard, SharedTokens, guard};
 use super::listener::{AdminListener, SharedAcceptor, Times};
 use super::metrics;
 use super::node_view::{NodeState, NodeView};
+use super::problems::as_problem;
 use super::process::{self, ProcessUse};
 use super::status;
 use crate::control::cluster::desk::OrderError;
@@ -112,6 +113,7 @@ fn router(state: AdminState) -> Router {
         .layer(from_fn_with_state(state.clone(), after_refresh))
         .fallback(async || (StatusCode::NOT_FOUND, NOT_FOUND))
         .layer(from_fn_with_state(Arc::clone(&state.guard), guard))
+        .layer(from_fn(as_problem))
         .layer(map_response(close_after))
         .with_state(state)
 }
@@ -362,6 +364,44 @@ mod tests {
         let rebound = answer(address, b"GET /cluster HTTP/1.1\r\nHost: evil.example\r\n\r\n");
         assert!(rebound.starts_with("HTTP/1.1 421"), "{rebound}");
         assert!(get_path(address, "/nothing").starts_with("HTTP/1.1 404"));
+    }
+
+    #[test]
+    fn errors_are_problems_for_those_who_accept_them() {
+        let address = served(NodeView::with_meters(vec![], 1), TIMES);
+        let asked = |line: &str, accept: &str| {
+            let request = format!("{line} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\n\r\n");
+            answer(address, request.as_bytes())
+        };
+        let problem = |line: &str| {
+            let answer = asked(line, "text/plain, application/problem+json;q=0.5");
+            let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+            assert!(head.contains("content-type: application/problem+json"), "{head}");
+            assert!(head.contains(&format!("content-length: {}", body.len())), "{head}");
+            let problem: serde_json::Value = serde_json::from_str(body).expect("JSON");
+            assert_eq!(problem["status"], head[9..12].parse::<u16>().expect("a status"));
+            (problem["type"].clone(), problem["detail"].as_str().expect("text").to_owned())
+        };
+        assert_eq!(
+            problem("GET /nothing"),
+            ("urn:chronos:error:no-path".into(), NOT_FOUND.trim().into())
+        );
+        assert_eq!(problem("POST /cluster/reload").0, "urn:chronos:error:forbidden");
+        assert_eq!(problem("GET /statistics/tags?scope=x").0, "urn:chronos:error:request");
+        let method = "GET /cluster/reload";
+        assert_eq!(
+            problem(method),
+            ("urn:chronos:error:method".into(), "Method Not Allowed".into())
+        );
+        assert!(asked(method, "*/*").contains("\r\nallow: POST"), "its other headers stay");
+        for accept in ["*/*", "application/problem+json;q=0", "application/json"] {
+            let plain = asked("GET /nothing", accept);
+            assert!(
+                plain.contains("content-type: text/plain") && plain.ends_with(NOT_FOUND),
+                "{plain}"
+            );
+        }
+        assert!(asked("GET /healthz", "application/problem+json").ends_with("ok\n"));
     }
 
     #[test]

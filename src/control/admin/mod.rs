@@ -9,5 +9,6 @@ pub(crate) mod guard;
 pub(crate) mod listener;
 mod metrics;
 pub(crate) mod node_view;
+mod problems;
 mod process;
 mod status;

@@ -7,7 +7,7 @@ use crate::base::quota::{CountedConnection, Quota};
 use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::service::{Caller, Service};
 use crate::node::clients::tokens::{Grant, Role, Tokens, bearer};
-use crate::wire::request_head::RequestHead;
+use crate::wire::request_head::{Method, RequestHead};
 use crate::wire::timer_path::TimerPath;
 
 /// The token that a client showed last on its connection. A client shows the same one with each
@@ -126,6 +126,21 @@ pub fn authorize(
         Err(Refused::Connections(_)) => service.denied.connections += 1,
     }
     judged
+}
+
+/// Whether a request that is still being taken may go on, after tokens have changed: a bulk request
+/// may last for hours. Cost without a change: a comparison.
+pub fn renew(access: &mut Option<Box<Access>>, service: &mut Service) -> Result<(), Refused> {
+    let Some(tokens) = &service.tokens else { return Ok(()) };
+    let known = access.as_ref().map(|known| (Arc::ptr_eq(&known.tokens, tokens), known));
+    let shown = match known {
+        Some((true, _)) => return Ok(()),
+        Some((false, known)) => Some(known.authorization.clone()),
+        None => None,
+    };
+    let role = judge(access, tokens, shown.as_deref())?;
+    let may = role.may(Method::Post, &TimerPath::Bulk);
+    if may { Ok(()) } else { Err(Refused::Forbidden(role)) }
 }
 
 fn judge(

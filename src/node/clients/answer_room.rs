@@ -108,7 +108,8 @@ mod tests {
     use crate::base::ids::TimerId;
     use crate::shard::effects::TimerView;
 
-    const KEEP: Persistence = Persistence { keep_alive: true, is_http10: false };
+    const KEEP: Persistence =
+        Persistence { keep_alive: true, is_http10: false, accepts_problem: false };
 
     fn found(opaque_bytes: usize) -> Answer {
         Answer::Found(Box::new(TimerView {

@@ -5,6 +5,7 @@ use std::io::Write;
 use crate::base::quota::Quota;
 use crate::shard::effects::{Answer, Internal, Refusal};
 use crate::timestamp::Timestamp;
+use crate::wire::problem::{Kind, PROBLEM_TYPE, write_problem};
 use crate::wire::timer_path::write_public_id;
 
 use super::document::write_document;
@@ -14,7 +15,7 @@ const REASON_BYTES_MAX: usize = 200;
 /// Seconds that a client is asked to wait after 503.
 const RETRY_AFTER_S: u32 = 1;
 
-/// How the connection goes on after an answer.
+/// How the connection goes on after an answer, and which form an error has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Persistence {
     /// Whether the connection stays open.
@@ -22,13 +23,16 @@ pub struct Persistence {
     /// Whether the client speaks HTTP/1.0. Such a client must be told that the connection stays
     /// open.
     pub is_http10: bool,
+    /// Whether the client accepts errors as `application/problem+json`.
+    pub accepts_problem: bool,
 }
 
 impl Persistence {
     /// The connection closes after the answer.
-    pub const CLOSE: Persistence = Persistence { keep_alive: false, is_http10: false };
+    pub const CLOSE: Persistence =
+        Persistence { keep_alive: false, is_http10: false, accepts_problem: false };
 
-    fn header(self) -> &'static str {
+    pub(super) fn header(self) -> &'static str {
         match self {
             Persistence { keep_alive: false, .. } => "Connection: close\r\n",
             Persistence { is_http10: true, .. } => "Connection: keep-alive\r\n",
@@ -56,16 +60,13 @@ pub fn write_answer(out: &mut Vec<u8>, answer: &Answer, persistence: Persistence
             write_document(view, &mut body);
             write_body(out, "200 OK", "application/json", "", &body, persistence);
         }
-        Answer::NotFound => write_error(out, 404, "no timer with this id", persistence),
-        // No later try would succeed: the sender must send something else.
-        Answer::Refused(refusal @ Refusal::FutureVersion) => {
-            write_error(out, 400, &refusal.to_string(), persistence);
-        }
-        Answer::Refused(refusal @ Refusal::Original) => {
-            write_error(out, 409, &refusal.to_string(), persistence);
+        Answer::NotFound => {
+            write_failure(out, (404, Kind::NoTimer), "", "no timer with this id", persistence);
         }
         Answer::Refused(Refusal::TokenFull) => write_token_full(out, None, persistence),
-        Answer::Refused(refusal) => write_error(out, 503, &refusal.to_string(), persistence),
+        Answer::Refused(refusal) => {
+            write_failure(out, kind_of(*refusal), "", &refusal.to_string(), persistence);
+        }
         Answer::Internal(internal) => write_internal_answer(out, internal, persistence),
     }
 }
@@ -74,29 +75,37 @@ pub fn write_answer(out: &mut Vec<u8>, answer: &Answer, persistence: Persistence
 /// which there is room is known.
 #[cold]
 pub fn write_token_full(out: &mut Vec<u8>, quota: Option<&Quota>, persistence: Persistence) {
+    write_error(out, 429, &token_full(quota), persistence);
+}
+
+/// The reason of [`write_token_full`].
+pub(super) fn token_full(quota: Option<&Quota>) -> String {
     let limited = quota.and_then(|quota| Some((&quota.name, quota.limits.timers?)));
-    let reason = match limited {
+    match limited {
         None => Refusal::TokenFull.to_string(),
         Some((name, timers)) => format!(
             "the token {name} has all its {timers} timers on a node; delete some, wait for pops, \
              or ask for more (timers= in auth.tokens_file)"
         ),
-    };
-    write_error(out, 429, &reason, persistence);
+    }
 }
 
 /// Appends 429 to a write beyond the rate of its token's name. The rate has room for one again
 /// within a second.
 #[cold]
 pub fn write_too_many_creates(out: &mut Vec<u8>, quota: &Quota, persistence: Persistence) {
+    let header = format!("Retry-After: {RETRY_AFTER_S}\r\n");
+    write_error_with(out, 429, &header, &too_many_creates(quota), persistence);
+}
+
+/// The reason of [`write_too_many_creates`].
+pub(super) fn too_many_creates(quota: &Quota) -> String {
     let rate = quota.limits.creates_per_second.unwrap_or(0);
-    let reason = format!(
+    format!(
         "the token {} may create, replace and delete {rate} timers a second on this node; slow \
          down, or ask for more (creates_per_s= in auth.tokens_file)",
         quota.name
-    );
-    let header = format!("Retry-After: {RETRY_AFTER_S}\r\n");
-    write_error_with(out, 429, &header, &reason, persistence);
+    )
 }
 
 /// Appends an answer to another node (docs/compat/timer-service.md §5.2 and §5.3).
@@ -144,17 +153,17 @@ pub fn write_no_timestamps(
     if let Some(master) = master {
         extra.push_str(&format!("Timestamp-Master: {}\r\n", one_line(master)));
     }
-    write_body(out, status_line(503), "text/plain", &extra, reason.as_bytes(), persistence);
+    write_reason(out, (503, Kind::Unavailable), &extra, &reason, persistence);
 }
 
 /// Appends 405 with the methods that the path allows.
 pub fn write_not_allowed(out: &mut Vec<u8>, allow: &str, persistence: Persistence) {
     let reason = format!("method not allowed here; allowed: {allow}");
     let extra = format!("Allow: {allow}\r\nReason: {reason}\r\n");
-    write_body(out, "405 Method Not Allowed", "text/plain", &extra, reason.as_bytes(), persistence);
+    write_reason(out, (405, Kind::Method), &extra, &reason, persistence);
 }
 
-/// Appends an error: the reason as `Reason` header and as body.
+/// Appends an error: the reason as `Reason` header, and as body or in a problem.
 pub fn write_error(out: &mut Vec<u8>, status: u16, reason: &str, persistence: Persistence) {
     write_error_with(out, status, "", reason, persistence);
 }
@@ -167,6 +176,43 @@ pub fn write_error_with(
     reason: &str,
     persistence: Persistence,
 ) {
+    write_failure(out, (status, Kind::of(status, reason)), header, reason, persistence);
+}
+
+/// Status and kind of a refused write.
+pub(super) fn kind_of(refusal: Refusal) -> (u16, Kind) {
+    match refusal {
+        // No later try would succeed: the sender must send something else.
+        Refusal::FutureVersion => (400, Kind::Request),
+        Refusal::Original => (409, Kind::Conflict),
+        Refusal::TokenFull => (429, Kind::Quota),
+        Refusal::TimersFull
+        | Refusal::BytesFull
+        | Refusal::HostQueueFull
+        | Refusal::IdsExhausted
+        | Refusal::WritesFull
+        | Refusal::CoreBusy => (503, Kind::Limit),
+        Refusal::NoReplica
+        | Refusal::NoRoom
+        | Refusal::NotTaken
+        | Refusal::Unanswered
+        | Refusal::Contended => (503, Kind::Unconfirmed),
+        Refusal::Clock
+        | Refusal::Twin
+        | Refusal::HasLeft
+        | Refusal::Joining
+        | Refusal::JournalFull
+        | Refusal::JournalStalled => (503, Kind::Unavailable),
+    }
+}
+
+fn write_failure(
+    out: &mut Vec<u8>,
+    (status, kind): (u16, Kind),
+    header: &str,
+    reason: &str,
+    persistence: Persistence,
+) {
     let reason = one_line(reason);
     let mut extra = format!("Reason: {reason}\r\n{header}");
     if status == 426 {
@@ -175,7 +221,24 @@ pub fn write_error_with(
     if status == 503 {
         extra.push_str(&format!("Retry-After: {RETRY_AFTER_S}\r\n"));
     }
-    write_body(out, status_line(status), "text/plain", &extra, reason.as_bytes(), persistence);
+    write_reason(out, (status, kind), &extra, &reason, persistence);
+}
+
+/// Appends an error whose header lines are complete: as a problem, if the client accepts it.
+fn write_reason(
+    out: &mut Vec<u8>,
+    (status, kind): (u16, Kind),
+    extra: &str,
+    reason: &str,
+    persistence: Persistence,
+) {
+    let line = status_line(status);
+    if !persistence.accepts_problem {
+        return write_body(out, line, "text/plain", extra, reason.as_bytes(), persistence);
+    }
+    let mut body = Vec::new();
+    write_problem(kind, status, reason, &mut body);
+    write_body(out, line, PROBLEM_TYPE, extra, &body, persistence);
 }
 
 /// Cuts the body off the answer that begins at `begins`. An answer to HEAD has no body (RFC 9110
@@ -215,6 +278,7 @@ fn status_line(status: u16) -> &'static str {
         401 => "401 Unauthorized",
         403 => "403 Forbidden",
         404 => "404 Not Found",
+        405 => "405 Method Not Allowed",
         408 => "408 Request Timeout",
         409 => "409 Conflict",
         413 => "413 Content Too Large",
@@ -232,7 +296,7 @@ fn status_line(status: u16) -> &'static str {
 
 /// Makes a reason fit for a header: one line of visible ASCII, at most [`REASON_BYTES_MAX`]
 /// characters.
-fn one_line(reason: &str) -> String {
+pub(super) fn one_line(reason: &str) -> String {
     let visible = |c: char| if (' '..='~').contains(&c) { c } else { '?' };
     reason.chars().take(REASON_BYTES_MAX).map(visible).collect()
 }
@@ -243,7 +307,8 @@ mod tests {
     use crate::base::ids::TimerId;
     use crate::shard::effects::{Refusal, TimerView};
 
-    const KEEP: Persistence = Persistence { keep_alive: true, is_http10: false };
+    const KEEP: Persistence =
+        Persistence { keep_alive: true, is_http10: false, accepts_problem: false };
 
     fn text(write: impl Fn(&mut Vec<u8>)) -> String {
         let mut out = Vec::new();

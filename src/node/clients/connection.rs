@@ -15,7 +15,9 @@ use crate::base::time::MonoNs;
 use crate::ring::{FarEnds, SocketId};
 use crate::shard::effects::{Answer, Refusal, Requester};
 use crate::wire::chunked::{ChunkError, ChunkedDecoder};
-use crate::wire::request_head::{Framing, HeadProgress, Method, parse_request_head};
+use crate::wire::request_head::{
+    Framing, HeadProgress, Method, parse_request_head, seems_to_accept_problem,
+};
 use crate::wire::timer_path::TimerPath;
 
 use crate::core::gate::SiteNode;
@@ -26,6 +28,7 @@ use crate::core::peers::secret::Word;
 use crate::node::buffer_pool::BufferPool;
 use crate::node::clients::access::{Access, authorize};
 use crate::node::clients::answers::{Persistence, write_continue};
+use crate::node::clients::bulk::{BulkBody, OpenChunk};
 use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::service::{Api, Caller, Served, Service, too_long};
 use crate::node::deadlines::Deadline;
@@ -44,22 +47,28 @@ const READ_BYTES_UNKNOWN: usize = 1 << 40;
 
 /// What the next byte belongs to.
 #[derive(Debug)]
-enum RequestPart {
+pub(super) enum RequestPart {
     /// A request head.
     Head(HeadProgress),
     /// A body of known length.
     Body { line: RequestLine, length: usize },
     /// A chunked body.
     Chunked { line: RequestLine, decoder: Box<ChunkedDecoder>, body: Vec<u8> },
+    /// A body of timers, a line each.
+    Bulk(Box<BulkBody>),
 }
 
 /// An answer that must wait for its turn.
 #[derive(Debug)]
-enum Pending {
+pub(super) enum Pending {
     /// The shard has not answered yet.
     Awaited { persistence: Persistence, is_read: bool },
     /// The shard has answered, and an earlier answer is still awaited.
     Ready(Vec<u8>),
+    /// The shard has not answered to this line of a bulk request.
+    AwaitedLine { number: u64 },
+    /// The shard has answered to a line, and an earlier answer is still awaited.
+    ReadyLine(Vec<u8>),
 }
 
 /// What the server must do with a connection after the connection was fed.
@@ -136,27 +145,31 @@ pub struct ClientConnection {
     /// The head of the present request, if it asks for a page of timers.
     page: Option<Box<PageHead>>,
     /// The token that the client showed last.
-    access: Option<Box<Access>>,
-    own: ShardIndex,
-    key: SlotKey,
-    stage: RequestPart,
+    pub(super) access: Option<Box<Access>>,
+    pub(super) own: ShardIndex,
+    pub(super) key: SlotKey,
+    pub(super) stage: RequestPart,
+    /// The chunk in `out` to which results of lines may be added.
+    pub(super) chunk: OpenChunk,
+    /// How many lines in `pending` are awaited.
+    pub(super) lines_awaited: usize,
     /// Where the core remembers the last head of a create.
     last_head: u8,
     /// Bytes received and not yet taken: part of a request, or requests beyond a turn's share.
     partial: Vec<u8>,
-    pending: VecDeque<Pending>,
+    pub(super) pending: VecDeque<Pending>,
     /// Number of the request that `pending[0]` answers.
-    first_pending: u32,
+    pub(super) first_pending: u32,
     /// Bytes of the answers in `pending`.
-    ready_bytes: usize,
+    pub(super) ready_bytes: usize,
     /// How many reads in `pending` are awaited.
     reads_awaited: usize,
     /// Bytes that the answer to an awaited read is expected to have.
     read_bytes: usize,
     /// Whether a read waits for the core's next turn.
-    is_deferred: bool,
+    pub(super) is_deferred: bool,
     /// When the first byte of the present request arrived. Further bytes do not move its deadline.
-    began: Option<MonoNs>,
+    pub(super) began: Option<MonoNs>,
 }
 
 impl ClientConnection {
@@ -189,6 +202,8 @@ impl ClientConnection {
             own: home.shard,
             key: home.key,
             stage: RequestPart::Head(HeadProgress::default()),
+            chunk: OpenChunk::default(),
+            lines_awaited: 0,
             last_head: 0,
             partial: Vec::new(),
             pending: VecDeque::new(),
@@ -226,6 +241,10 @@ impl ClientConnection {
             let taken = self.take(api, (&mut *input, caller), &mut budget);
             self.partial.extend_from_slice(&input[taken..]);
         } else {
+            if matches!(self.stage, RequestPart::Bulk(_)) {
+                // Streams are fast: growth to twice the length would hold much for nothing.
+                self.partial.reserve_exact(input.len().max(self.partial.len() / 4));
+            }
             self.partial.extend_from_slice(input);
             let mut kept = std::mem::take(&mut self.partial);
             let taken = self.take(api, (&mut kept, caller), &mut budget);
@@ -239,7 +258,7 @@ impl ClientConnection {
         if self.is_deferred && budget == limits.pipelined_requests_per_turn_max {
             return Appetite::Deferred;
         }
-        let has_more = self.is_deferred || (budget == 0 && !self.partial.is_empty());
+        let has_more = self.is_deferred || (budget == 0 && self.holds_requests());
         if has_more || self.is_backed_up(limits) { Appetite::Full } else { Appetite::Hungry }
     }
 
@@ -251,6 +270,13 @@ impl ClientConnection {
         let refusal = api.core.inbound_refused(refusal);
         self.fail(api.service, 403, &refusal.to_string());
         false
+    }
+
+    /// Whether bytes are held in which requests may be, or lines of a bulk request.
+    fn holds_requests(&self) -> bool {
+        let holds_lines =
+            |part: &RequestPart| matches!(part, RequestPart::Bulk(body) if body.has_more());
+        !self.partial.is_empty() || holds_lines(&self.stage)
     }
 
     /// Who makes the requests on this connection.
@@ -276,6 +302,9 @@ impl ClientConnection {
     /// the connection. Requests before it may have had another token of the same client.
     pub fn answer(&mut self, request: u32, answer: &Answer, service: &mut Service) {
         let held_bytes = self.unsent_bytes();
+        if self.lines_awaited > 0 && self.answer_line(request, answer, service) {
+            return;
+        }
         if matches!(answer, Answer::Refused(Refusal::TokenFull)) {
             return self.refuse_timer(request, service);
         }
@@ -316,14 +345,34 @@ impl ClientConnection {
         let begins = self.out.len();
         write(&mut self.out, persistence);
         self.has_read(is_read, self.out.len() - begins);
-        self.pending.pop_front();
-        self.first_pending = self.first_pending.wrapping_add(1);
-        while let Some(Pending::Ready(bytes)) = self.pending.front() {
-            self.ready_bytes -= bytes.len();
-            self.out.extend_from_slice(bytes);
+        self.release_first();
+    }
+
+    /// Lets the first of `pending` go, whose answer is written, and the answers that waited for it.
+    pub(super) fn release_first(&mut self) {
+        loop {
             self.pending.pop_front();
             self.first_pending = self.first_pending.wrapping_add(1);
+            let bytes = match self.pending.front() {
+                Some(Pending::Ready(bytes)) => {
+                    self.chunk.close(&mut self.out);
+                    bytes
+                }
+                Some(Pending::ReadyLine(bytes)) => {
+                    self.chunk.begin_line(&mut self.out);
+                    bytes
+                }
+                Some(Pending::Awaited { .. } | Pending::AwaitedLine { .. }) | None => return,
+            };
+            self.ready_bytes -= bytes.len();
+            self.out.extend_from_slice(bytes);
         }
+    }
+
+    /// The number of the request that comes next.
+    #[inline]
+    pub(super) fn next_request(&self) -> u32 {
+        self.first_pending.wrapping_add(self.pending.len() as u32)
     }
 
     /// Takes the bytes that came behind the request for an Upgrade.
@@ -338,6 +387,7 @@ impl ClientConnection {
 
     /// Takes the bytes that are to leave now, if there are any.
     pub fn next_send(&mut self, pool: &mut BufferPool) -> Option<Vec<u8>> {
+        self.chunk.close(&mut self.out);
         if let Some(secured) = &mut self.secured {
             let is_last = self.is_closing && self.pending.is_empty();
             return secured.next_send(&mut self.out, is_last, pool);
@@ -385,7 +435,8 @@ impl ClientConnection {
     pub fn partial_bytes(&self) -> usize {
         let body = match &self.stage {
             RequestPart::Chunked { body, .. } => body.capacity(),
-            _ => 0,
+            RequestPart::Bulk(body) => body.lines.held_bytes(),
+            RequestPart::Head(_) | RequestPart::Body { .. } => 0,
         };
         let handshake = self.secured.as_ref().map_or(0, |secured| secured.waiting_bytes());
         self.partial.capacity() + body + handshake
@@ -415,12 +466,28 @@ impl ClientConnection {
 
     /// Answers with an error after all former answers, and closes.
     pub fn fail(&mut self, service: &mut Service, status: u16, reason: &str) {
-        self.fail_with(service, (status, ""), reason);
+        let accepts_problem = match &self.stage {
+            RequestPart::Head(_) => seems_to_accept_problem(&self.partial),
+            RequestPart::Body { line, .. } | RequestPart::Chunked { line, .. } => {
+                line.persistence.accepts_problem
+            }
+            RequestPart::Bulk(body) => body.line.persistence.accepts_problem,
+        };
+        self.fail_with(service, (status, ""), reason, accepts_problem);
     }
 
     /// Does the same as [`ClientConnection::fail`] with a further header line.
-    fn fail_with(&mut self, service: &mut Service, (status, header): (u16, &str), reason: &str) {
-        self.in_order(|out| service.refuse_with(out, status, header, reason));
+    pub(super) fn fail_with(
+        &mut self,
+        service: &mut Service,
+        (status, header): (u16, &str),
+        reason: &str,
+        accepts_problem: bool,
+    ) {
+        if !self.fail_bulk(service, status, reason) {
+            let form = (status, header);
+            self.in_order(|out| service.refuse_with(out, form, reason, accepts_problem));
+        }
         self.is_closing = true;
         // The last answer may be under way, so the connection may no longer become a peer's.
         self.upgrade = None;
@@ -440,7 +507,8 @@ impl ClientConnection {
     /// Answers a peer whose Upgrade is refused, and closes.
     pub fn refuse_peer(&mut self, service: &mut Service, refusal: &HelloRefusal) {
         let (status, header) = handshake::refusal_of(refusal);
-        self.in_order(|out| service.refuse_with(out, status, header, &refusal.to_string()));
+        let reason = refusal.to_string();
+        self.in_order(|out| service.refuse_with(out, (status, header), &reason, false));
         self.is_closing = true;
         self.drop_partial();
     }
@@ -498,6 +566,13 @@ impl ClientConnection {
                         Err(error) => self.fail_chunk(api.service, error),
                     }
                 }
+                RequestPart::Bulk(_) => match self.take_bulk(api, rest, budget) {
+                    ControlFlow::Continue(used) => at += used,
+                    ControlFlow::Break(used) => {
+                        at += used;
+                        break;
+                    }
+                },
             }
         }
         at
@@ -527,7 +602,8 @@ impl ClientConnection {
             Err(error) => {
                 let is_tls = self.secured.is_none() && may_be_tls(rest);
                 let reason = if is_tls { TLS_HERE } else { error.reason };
-                self.fail(api.service, error.status, reason);
+                let accepts_problem = seems_to_accept_problem(rest);
+                self.fail_with(api.service, (error.status, ""), reason, accepts_problem);
                 return ControlFlow::Break(0);
             }
         };
@@ -539,21 +615,26 @@ impl ClientConnection {
             let authorized = authorize(&mut self.access, api.service, caller, &line, &head);
             if let Err(denial) = authorized {
                 let (status, header) = (denial.status(), denial.header());
-                self.fail_with(api.service, (status, header), &denial.to_string());
+                let (reason, accepts_problem) = (denial.to_string(), head.accepts_problem);
+                self.fail_with(api.service, (status, header), &reason, accepts_problem);
                 return ControlFlow::Break(0);
             }
         } else if let Some(place) = api.service.heads.remember(&head, &line, &rest[..used]) {
             self.last_head = place;
         }
         self.page = page_head(&line, head.query, &rest[..used]);
-        self.begin_body(api, caller, line, head.framing);
+        if line.is_bulk() && !caller.is_node {
+            self.begin_bulk(api, line, head.framing);
+        } else {
+            self.begin_body(api, caller, line, head.framing);
+        }
         if head.expects_continue && !self.is_closing && rest.len() == used {
             self.in_order(write_continue);
         }
         ControlFlow::Continue(used)
     }
 
-    fn fail_chunk(&mut self, service: &mut Service, error: ChunkError) {
+    pub(super) fn fail_chunk(&mut self, service: &mut Service, error: ChunkError) {
         let status = if error == ChunkError::TooLong { 413 } else { 400 };
         self.fail(service, status, &error.to_string());
     }
@@ -593,7 +674,8 @@ impl ClientConnection {
             Framing::Length(length) => {
                 let bytes_max = api.service.body_bytes_max(api.core, caller, &line);
                 if let Some(reason) = too_long(length, bytes_max) {
-                    return self.fail(api.service, 413, &reason);
+                    let accepts_problem = line.persistence.accepts_problem;
+                    return self.fail_with(api.service, (413, ""), &reason, accepts_problem);
                 }
                 RequestPart::Body { line, length: length as usize }
             }
@@ -608,12 +690,11 @@ impl ClientConnection {
     fn serve(&mut self, api: &mut Api<'_>, caller: Caller<'_>, line: RequestLine, body: &mut [u8]) {
         self.stage = RequestPart::Head(HeadProgress::default());
         self.began = None;
-        let request = self.first_pending.wrapping_add(self.pending.len() as u32);
         let from = Requester {
             shard: self.own,
             connection: self.key.index,
             generation: self.key.generation,
-            request,
+            request: self.next_request(),
         };
         self.is_closing = !line.persistence.keep_alive;
         let page = self.page.take();
@@ -656,7 +737,7 @@ impl ClientConnection {
     }
 
     /// Appends an answer that is known at once, behind those that are still awaited.
-    fn in_order(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn in_order(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         if self.pending.is_empty() {
             return write(&mut self.out);
         }

@@ -9,6 +9,7 @@ use crate::cluster::view::View;
 use crate::core::Core;
 use crate::core::mesh::{MeshPort, Message, mesh};
 use crate::node::clients::answers::Persistence;
+use crate::node::clients::bulk::{LINES_OF_ONE_PER_TURN_MAX, LINES_PER_TURN_MAX, OpenChunk};
 use crate::node::clients::connection::{Appetite, ClientConnection, Home};
 use crate::node::clients::service::{Api, Service};
 use crate::node::deadlines::Deadlines;
@@ -62,10 +63,15 @@ impl Fixture {
     }
 
     fn feed(&mut self, text: &str) -> Appetite {
+        self.feed_at(NOW, text)
+    }
+
+    /// Feeds the connection in the turn that begins at `now`.
+    fn feed_at(&mut self, now: Now, text: &str) -> Appetite {
         let mut bytes = text.as_bytes().to_vec();
         let input = (&mut bytes[..], self.ring.far_ends());
         let (core, service, limits) = (&mut self.core, &mut self.service, &self.limits);
-        self.connection.feed(&mut Api { now: NOW, core, service, limits }, input)
+        self.connection.feed(&mut Api { now, core, service, limits }, input)
     }
 
     /// Creates a timer here and returns the request that reads it.
@@ -154,7 +160,7 @@ fn a_core_that_has_read_enough_defers_reads_to_its_next_turn_and_nothing_else() 
     let mut fixture = Fixture::new();
     let here = fixture.created();
     let answer = Answer::NotFound;
-    let keep = Persistence { keep_alive: true, is_http10: false };
+    let keep = Persistence { keep_alive: true, is_http10: false, accepts_problem: false };
     while fixture.service.room.may_read() {
         fixture.service.room.write(&mut Vec::new(), &answer, keep, 0);
     }
@@ -169,6 +175,92 @@ fn a_core_that_has_read_enough_defers_reads_to_its_next_turn_and_nothing_else() 
     fixture.connection.out.clear();
     assert_eq!(fixture.feed(""), Appetite::Hungry);
     assert_eq!(fixture.connection.out.len(), pong_bytes);
+}
+
+/// The turn so many after the first.
+fn turn(number: u64) -> Now {
+    Now { mono: MonoNs(NOW.mono.0 + number), ..NOW }
+}
+
+const BULK: &str = "POST /timers/bulk HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000000\r\n\r\n";
+
+impl Fixture {
+    /// How many lines have got a result since the last call.
+    fn results(&mut self) -> usize {
+        let out = std::mem::take(&mut self.connection.out);
+        self.connection.chunk = OpenChunk::default();
+        String::from_utf8_lossy(&out).matches("\"status\":400").count()
+    }
+}
+
+#[test]
+fn a_turn_takes_so_many_lines_however_many_pieces_it_brings() {
+    let mut fixture = Fixture::new();
+    fixture.limits.unsent_bytes_per_connection_max = 1 << 20;
+    fixture.feed_at(turn(0), BULK);
+    let of_one = LINES_OF_ONE_PER_TURN_MAX as usize;
+    let pieces = 10;
+    for _ in 0..pieces {
+        fixture.feed_at(turn(0), &"x\n".repeat(of_one / 4));
+    }
+    assert_eq!(fixture.results(), of_one);
+    assert_eq!(fixture.feed_at(turn(0), ""), Appetite::Full);
+    assert_eq!(fixture.results(), 0, "no more in this turn");
+    fixture.feed_at(turn(1), "");
+    assert_eq!(fixture.results(), of_one);
+    assert_eq!(fixture.feed_at(turn(2), ""), Appetite::Hungry);
+    assert_eq!(fixture.results(), pieces * (of_one / 4) - 2 * of_one);
+}
+
+#[test]
+fn blank_lines_use_up_a_turn_as_well() {
+    let mut fixture = Fixture::new();
+    fixture.feed_at(turn(0), BULK);
+    assert_eq!(fixture.feed_at(turn(0), &("\n".repeat(100_000) + "x\n")), Appetite::Full);
+    let turns = (1..100).find(|number| fixture.feed_at(turn(*number), "") == Appetite::Hungry);
+    assert_eq!((turns, fixture.results()), (Some(3), 1));
+}
+
+#[test]
+fn a_connection_that_finds_the_turn_used_up_comes_first_in_the_next() {
+    let mut fixture = Fixture::new();
+    fixture.feed_at(turn(0), BULK);
+    *fixture.service.bulk_budget.of(turn(1).mono, LINES_PER_TURN_MAX) = 0;
+    assert_eq!(fixture.feed_at(turn(1), "x\nx\nx\n"), Appetite::Deferred);
+    assert_eq!(fixture.results(), 0);
+    *fixture.service.bulk_budget.of(turn(2).mono, LINES_PER_TURN_MAX) = 2;
+    assert_eq!(fixture.feed_at(turn(2), ""), Appetite::Full);
+    assert_eq!(fixture.results(), 2);
+    assert_eq!(fixture.feed_at(turn(3), ""), Appetite::Hungry);
+    assert_eq!(fixture.results(), 1);
+}
+
+#[test]
+fn results_wait_for_an_earlier_answer_and_keep_their_order() {
+    let mut fixture = Fixture::new();
+    let there = fixture.elsewhere();
+    fixture.feed(&there);
+    fixture.answer_as_sibling();
+    fixture.connection.out.clear();
+    let body = "x\n\ny";
+    let bulk = format!("POST /timers/bulk HTTP/1.1\r\nHost: h\r\nContent-Length: {}", body.len());
+    let ping = "GET /ping HTTP/1.1\r\nHost: h\r\n\r\n";
+    fixture.feed_at(turn(0), &format!("{there}{bulk}\r\n\r\n{body}{ping}"));
+    assert!(fixture.connection.out.is_empty(), "the read is awaited");
+    assert!(fixture.connection.unsent_bytes() > 200, "what waits counts");
+    assert_eq!(fixture.answer_as_sibling(), 1);
+    let out = String::from_utf8(std::mem::take(&mut fixture.connection.out)).expect("text");
+    let (first, rest) = out.split_once("HTTP/1.1 200 OK\r\n").expect("the bulk request's head");
+    assert!(first.starts_with("HTTP/1.1 404"), "{out}");
+    let (head, rest) = rest.split_once("\r\n\r\n").expect("the end of the head");
+    assert!(head.ends_with("Transfer-Encoding: chunked"), "{out}");
+    let (size, rest) = rest.split_once("\r\n").expect("a size");
+    let bytes = usize::from_str_radix(size, 16).expect("hex");
+    let lines: Vec<&str> = rest[..bytes].lines().collect();
+    assert!(lines.len() == 2 && lines[0].ends_with(",\"line\":1}"), "{out}");
+    assert!(lines[1].ends_with(",\"line\":3}"), "{out}");
+    assert!(rest[bytes..].starts_with("\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n"), "{out}");
+    assert!(rest.ends_with("OK"), "the ping comes last: {out}");
 }
 
 /// The answer of such a connection may be under way while the core is asked to take it as a peer.

@@ -3,7 +3,9 @@
 mod access;
 pub(crate) mod answer_room;
 pub(crate) mod answers;
+mod bulk;
 pub(crate) mod connection;
+mod connection_bulk;
 #[cfg(test)]
 mod connection_tests;
 mod document;

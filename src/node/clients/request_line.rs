@@ -12,7 +12,7 @@ pub struct RequestLine {
     pub method: Method,
     /// What the path names.
     pub path: TimerPath,
-    /// How the connection goes on after the answer.
+    /// How the connection goes on after the answer, and the form of an error.
     pub persistence: Persistence,
     /// How many timestamps are asked for; 0 if the query cannot be understood.
     pub count: u32,
@@ -23,7 +23,8 @@ pub struct RequestLine {
 impl RequestLine {
     /// Takes from a head what the rest of the request needs.
     pub fn of(head: &RequestHead<'_>) -> Self {
-        let persistence = Persistence { keep_alive: head.keep_alive, is_http10: head.is_http10 };
+        let RequestHead { keep_alive, is_http10, accepts_problem, .. } = *head;
+        let persistence = Persistence { keep_alive, is_http10, accepts_problem };
         let path = parse_path(head.path);
         let count = match head.query {
             Some(query) if path == TimerPath::Timestamps => count_in(query),
@@ -31,6 +32,11 @@ impl RequestLine {
         };
         let asks_members = path == TimerPath::Ping && head.query == Some(site_members::QUERY);
         Self { method: head.method, path, persistence, count, asks_members }
+    }
+
+    /// Returns whether the body is one of timers, a line each.
+    pub fn is_bulk(&self) -> bool {
+        self.path == TimerPath::Bulk && self.method == Method::Post
     }
 
     /// Returns whether the answer may be long: a timer, or a page of timers.

@@ -33,9 +33,10 @@ use crate::core::peers::secret::{CLOSED, Guard, ProofVerdict, Word};
 use crate::node::callbacks::policy::{Denial, Destinations};
 use crate::node::clients::answer_room::AnswerRoom;
 use crate::node::clients::answers::{
-    Persistence, cut_body, write_error_with, write_not_allowed, write_pong, write_text,
-    write_token_full, write_too_many_creates,
+    Persistence, cut_body, too_many_creates, write_error_with, write_not_allowed, write_pong,
+    write_text, write_token_full, write_too_many_creates,
 };
+use crate::node::clients::bulk::LineBudget;
 use crate::node::clients::head_memory::HeadMemory;
 use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::tokens::Tokens;
@@ -134,6 +135,8 @@ pub struct Service {
     pub denied: DeniedRequests,
     /// Timers refused for their callback's host, in the order of [`Denial::ALL`].
     pub denied_hosts: [u64; Denial::ALL.len()],
+    /// How many lines of bulk requests may still be taken.
+    pub bulk_budget: LineBudget,
     authorities: AuthorityMemory,
     limits: Limits,
     json: JsonScratch,
@@ -190,6 +193,7 @@ impl Service {
             tokens: None,
             denied: DeniedRequests::default(),
             denied_hosts: Default::default(),
+            bulk_budget: LineBudget::default(),
             authorities: AuthorityMemory::default(),
             limits: limits.clone(),
             json: JsonScratch::default(),
@@ -260,7 +264,9 @@ impl Service {
                 let asked = self.ask_timestamps(from, line.count);
                 return self.settle(asked, persistence, out);
             }
-            (TimerPath::Collection, _) => return self.not_allowed(out, "POST", persistence),
+            (TimerPath::Collection | TimerPath::Bulk, _) => {
+                return self.not_allowed(out, "POST", persistence);
+            }
             (TimerPath::Timer(_), _) => {
                 return self.not_allowed(out, "GET, PUT, DELETE", persistence);
             }
@@ -350,6 +356,24 @@ impl Service {
         is_beyond
     }
 
+    /// Takes a line of a bulk request, whose answer the core's replies bring. `Err` is the status
+    /// and reason of a refusal.
+    pub fn create_line(
+        &mut self,
+        (now, core): (Now, &mut Core),
+        (from, quota): (Requester, Option<&Quota>),
+        line: &mut [u8],
+    ) -> Result<(), (u16, String)> {
+        if let Some(quota) = quota.filter(|quota| !quota.may_create(now.mono)) {
+            self.denied.creates += 1;
+            return Err((429, too_many_creates(quota)));
+        }
+        let document = parse_any(line, &mut self.json);
+        let document = document.map_err(|error| (400, error.to_string()))?;
+        self.shed_content();
+        self.write((now, core), (from, quota), &document, None)
+    }
+
     /// Takes a POST or PUT whose body is a timer.
     fn store(
         &mut self,
@@ -376,10 +400,7 @@ impl Service {
                 return self.settle(Err((400, error.to_string())), line.persistence, out);
             }
         };
-        let factor_in_path = target.and_then(|target| target.factor);
-        if self.content.capacity() > CONTENT_BYTES_KEPT {
-            (self.content, self.owned) = (Vec::new(), Vec::new());
-        }
+        self.shed_content();
         if let (Some(named), Some(part)) = (target, &document.internal) {
             let merged = self.merge((now, core), (from, caller), named, document, part);
             return self.settle(merged, line.persistence, out);
@@ -391,31 +412,52 @@ impl Service {
         if let Some(reason) = too_long(bytes, bytes_max) {
             return self.settle(Err((413, reason)), line.persistence, out);
         }
-        let opaque_bytes_max = self.limits.opaque_bytes_max;
-        let limits = (factor_in_path, opaque_bytes_max, now.wall);
-        match admit(&document.timer, limits, &mut self.authorities, &mut self.content) {
-            Ok(definition) => {
-                let authority = definition.authority;
-                if let Err(denial) = self.destinations.judge_authority(authority) {
-                    if let Some(count) = self.denied_hosts.get_mut(denial as usize) {
-                        *count += 1;
-                    }
-                    let reason = format!(
-                        "callback.http.uri: expected a host to which callbacks may go, got \
-                         {authority}, {denial}"
-                    );
-                    return self.settle(Err((403, reason)), line.persistence, out);
-                }
-                let definition = owned(definition, caller.quota, &mut self.owned);
-                let request = match target {
-                    Some(named) => Request::Update(target_of(named), definition),
-                    None => Request::Create(definition),
-                };
-                core.request(now, from, request);
-                Served::Later
-            }
-            Err(rejection) => self.settle(Err(refusal_of(&rejection)), line.persistence, out),
+        match self.write((now, core), (from, caller.quota), document, target) {
+            Ok(()) => Served::Later,
+            refused => self.settle(refused, line.persistence, out),
         }
+    }
+
+    /// Gives the memory of a long content back.
+    #[inline]
+    fn shed_content(&mut self) {
+        if self.content.capacity() > CONTENT_BYTES_KEPT {
+            (self.content, self.owned) = (Vec::new(), Vec::new());
+        }
+    }
+
+    /// Gives a client's document to the core: as an update of `target`, or as a create. `Err` is
+    /// the status and reason of a refusal.
+    #[inline(always)]
+    fn write(
+        &mut self,
+        (now, core): (Now, &mut Core),
+        (from, quota): (Requester, Option<&Quota>),
+        document: &AnyDocument<'_>,
+        target: Option<PublicId>,
+    ) -> Result<(), (u16, String)> {
+        let factor_in_path = target.and_then(|target| target.factor);
+        let limits = (factor_in_path, self.limits.opaque_bytes_max, now.wall);
+        let definition = admit(&document.timer, limits, &mut self.authorities, &mut self.content)
+            .map_err(|rejection| refusal_of(&rejection))?;
+        let authority = definition.authority;
+        if let Err(denial) = self.destinations.judge_authority(authority) {
+            if let Some(count) = self.denied_hosts.get_mut(denial as usize) {
+                *count += 1;
+            }
+            let reason = format!(
+                "callback.http.uri: expected a host to which callbacks may go, got {authority}, \
+                 {denial}"
+            );
+            return Err((403, reason));
+        }
+        let definition = owned(definition, quota, &mut self.owned);
+        let request = match target {
+            Some(named) => Request::Update(target_of(named), definition),
+            None => Request::Create(definition),
+        };
+        core.request(now, from, request);
+        Ok(())
     }
 
     /// Takes a PUT of another node: a copy of a timer, or its tombstone.
@@ -672,10 +714,17 @@ impl Service {
 
     /// Appends the answer to bytes that are no request, or to a request that is not taken, with a
     /// further header line.
-    pub fn refuse_with(&mut self, out: &mut Vec<u8>, status: u16, header: &str, reason: &str) {
+    pub fn refuse_with(
+        &mut self,
+        out: &mut Vec<u8>,
+        (status, header): (u16, &str),
+        reason: &str,
+        accepts_problem: bool,
+    ) {
         self.written += 1;
         self.bad += u64::from(status < 500);
-        write_error_with(out, status, header, reason, Persistence::CLOSE);
+        let persistence = Persistence { accepts_problem, ..Persistence::CLOSE };
+        write_error_with(out, status, header, reason, persistence);
     }
 
     fn not_allowed(&mut self, out: &mut Vec<u8>, allow: &str, persistence: Persistence) -> Served {
@@ -699,7 +748,7 @@ fn is_for_nodes(line: &RequestLine) -> bool {
     match line.path {
         TimerPath::Timer(_) => line.method == Method::Put,
         TimerPath::References | TimerPath::Ping | TimerPath::Unknown => true,
-        TimerPath::Collection | TimerPath::Timestamps => false,
+        TimerPath::Collection | TimerPath::Bulk | TimerPath::Timestamps => false,
     }
 }
 

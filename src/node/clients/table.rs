@@ -210,7 +210,9 @@ impl Clients {
         }
         // A paused connection still holds requests beyond its share of the turn. They are answered
         // first.
-        connection.is_closing |= !connection.is_paused;
+        if !connection.is_paused {
+            connection.end_requests(&mut self.service, false);
+        }
         if is_broken || connection.is_lingering {
             return self.close(ring, place);
         }
@@ -445,7 +447,7 @@ impl Clients {
         self.is_stopping = true;
         for place in 0..self.connections.places() {
             if let Some(connection) = self.connections.at_mut(place) {
-                connection.is_closing = true;
+                connection.end_requests(&mut self.service, true);
                 if connection.is_handshaking() {
                     connection.break_off();
                 }
@@ -488,7 +490,7 @@ impl Clients {
             }
             Appetite::Hungry if connection.has_ended => {
                 connection.is_paused = false;
-                connection.is_closing = true;
+                connection.end_requests(&mut self.service, false);
             }
             // Bytes that still come are thrown away once the last answer has left. Until then TCP
             // pushes back, or a client that never reads could send without end.

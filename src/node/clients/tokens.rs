@@ -50,7 +50,7 @@ impl Role {
                 TimerPath::Timer(_) | TimerPath::Collection => {
                     matches!(method, Method::Get | Method::Head)
                 }
-                TimerPath::Timestamps | TimerPath::References => false,
+                TimerPath::Bulk | TimerPath::Timestamps | TimerPath::References => false,
                 TimerPath::Ping | TimerPath::Unknown => true,
             },
         }
