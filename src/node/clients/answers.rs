@@ -8,6 +8,8 @@ use crate::timestamp::Timestamp;
 use crate::wire::json::{string_bytes_max, write_number, write_signed, write_string};
 use crate::wire::timer_path::write_public_id;
 
+use crate::node::clients::list_answers::write_list;
+
 /// Most characters of a reason that is sent. The reason may quote what a client sent.
 const REASON_BYTES_MAX: usize = 200;
 /// Seconds that a client is asked to wait after 503.
@@ -96,7 +98,8 @@ pub fn write_too_many_creates(out: &mut Vec<u8>, quota: &Quota, persistence: Per
     write_error_with(out, 429, &header, &reason, persistence);
 }
 
-/// Appends an answer to another node (docs/compat/timer-service.md §5.2 and §5.3).
+/// Appends an answer to another node (docs/compat/timer-service.md §5.2 and §5.3), or of many
+/// timers.
 fn write_internal_answer(out: &mut Vec<u8>, internal: &Internal, persistence: Persistence) {
     match internal {
         Internal::Page { body, count, has_more } => {
@@ -108,7 +111,14 @@ fn write_internal_answer(out: &mut Vec<u8>, internal: &Internal, persistence: Pe
             write_body(out, status, "application/json", &extra, body, persistence);
         }
         Internal::Accepted => write_body(out, "202 Accepted", "text/plain", "", b"", persistence),
-        Internal::Part(_) => unreachable!("parts of a page are put together before"),
+        Internal::List(page) => {
+            let mut body = Vec::with_capacity(page.bytes + page.timers.len() * 256 + 256);
+            write_list(page, write_document, &mut body);
+            write_body(out, "200 OK", "application/json", "", &body, persistence);
+        }
+        Internal::Part(_) | Internal::ListPart(_) => {
+            unreachable!("parts of a page are put together before")
+        }
     }
 }
 
@@ -235,7 +245,7 @@ fn one_line(reason: &str) -> String {
 }
 
 /// Appends a timer as GET shows it: the members that a client wrote, and how far the timer is.
-fn write_document(view: &TimerView, out: &mut Vec<u8>) {
+pub(crate) fn write_document(view: &TimerView, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"callback\":{\"http\":{\"opaque\":");
     write_string(&view.opaque, out);
     out.extend_from_slice(b",\"uri\":");

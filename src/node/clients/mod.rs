@@ -7,6 +7,8 @@ pub(crate) mod connection;
 #[cfg(test)]
 mod connection_tests;
 mod head_memory;
+pub(crate) mod list_answers;
+mod lists;
 mod request_line;
 pub(crate) mod table;
 mod table_tls;
