@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn neighbours_are_kept_in_order_too() {
         // Ids that a client chose, so that all places lie in one bucket.
-        for (from, first) in [(0, 5), (7, 7), (0, u64::MAX - 2 * WINDOW_MAX as u64)] {
+        for (from, first) in [(0, 5), (7, 7), (1 << 63, (1 << 63) + 99)] {
             let mut window = Window::new(1, Place(from), Tick(0));
             let last = first + 2 * WINDOW_MAX as u64;
             for place in (first..last).rev().map(Place) {
@@ -254,6 +254,28 @@ mod tests {
             assert_eq!(all(&mut window), kept);
             assert!(window.buckets.len() <= 2 << BUCKETS_LOG2);
         }
+    }
+
+    #[test]
+    fn the_last_places_of_all_are_reached() {
+        let first = u64::MAX - 2 * WINDOW_MAX as u64;
+        let (mut from, mut found, mut windows) = (Place(0), Vec::new(), 0);
+        loop {
+            let mut window = Window::new(1, from, Tick(0));
+            for place in (first..=u64::MAX).map(Place) {
+                if window.covers(place) {
+                    window.insert(place);
+                }
+            }
+            found.extend(all(&mut window));
+            windows += 1;
+            match window.until {
+                Some(until) => from = until,
+                None => break,
+            }
+        }
+        assert!(windows < 12, "{windows} windows");
+        assert!(found.into_iter().eq((first..=u64::MAX).map(Place)));
     }
 
     #[test]
