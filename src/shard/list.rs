@@ -35,6 +35,7 @@ impl Shard {
     pub(super) fn list_part(&mut self, now: Now, ask: &[u8]) -> Result<Vec<u8>, PeerMessageError> {
         let ask = ListAsk::decode(ask)?;
         let tick = now.mono.tick_floor();
+        self.take_arrivals();
         let all = self.lists.looks(tick, LOOKS_PER_PART);
         let mut looks = all;
         let mut part = Vec::new();
@@ -45,7 +46,24 @@ impl Shard {
         let is_starved = self.lists.looks(tick, 1) == 0;
         let head = PartHead { is_done, is_starved, shards: self.config.shards.get(), until };
         end_part(&mut part, &head);
+        self.records.arrivals_mut().watch(self.lists.has_windows());
         Ok(part)
+    }
+
+    /// Takes timers into windows that have come since, from clients or from other nodes. A timer
+    /// that has moved here may be one that no other node tells of any more.
+    fn take_arrivals(&mut self) {
+        match self.records.arrivals_mut().take() {
+            Ok(slots) => {
+                for slot in slots {
+                    // It may be gone already, or another.
+                    if self.records.contains(slot) {
+                        self.lists.arrived(slot, Place::of(self.records.get(slot).id));
+                    }
+                }
+            }
+            Err(()) => self.lists.forget(),
+        }
     }
 
     /// Appends timers of a list to a part, as far as the looks allow. Returns the place up to which

@@ -126,6 +126,30 @@ fn a_timer_that_is_there_all_the_time_is_told_once() {
 }
 
 #[test]
+fn a_timer_that_moves_here_between_two_pages_is_told() {
+    let mut cluster = Cluster::new(1, true);
+    let stay: BTreeSet<_> = (1..=100).map(TimerId).collect();
+    stay.iter().for_each(|id| cluster.put(0, *id, (1_000, 1_000), 1));
+    let (head, mut told) = part(&mut cluster, 0, &ListAsk { limit: 20, ..ALL });
+    // They come into fresh slots and into one that another timer had.
+    let gone = told[0].0;
+    cluster.ask(0, Request::Delete(crate::shard::harness_tests::target(gone, 1)));
+    let come: BTreeSet<_> = (201..=300).map(TimerId).collect();
+    come.iter().for_each(|id| cluster.put(0, *id, (1_000, 1_000), 1));
+    told.extend(all_of(&mut cluster, 0, ListAsk { from: head.until, ..ALL }).0);
+    let told = ids(&told);
+    let behind = come.iter().filter(|id| Place::of(**id) >= head.until);
+    assert!(told.is_superset(&stay) && behind.clone().count() > 10);
+    assert!(behind.clone().all(|id| told.contains(id)));
+    // More of them come than a shard takes note of.
+    let from = ListAsk { from: head.until, ..ALL };
+    (301..=6_000).for_each(|id| cluster.put(0, TimerId(id), (1_000, 1_000), 1));
+    let all = ids(&all_of(&mut cluster, 0, from).0);
+    let behind = (201..=6_000).map(TimerId).filter(|id| Place::of(*id) >= head.until);
+    assert!(behind.into_iter().all(|id| all.contains(&id)));
+}
+
+#[test]
 fn a_timer_that_was_created_before_the_list_began_is_in_it() {
     let mut cluster = Cluster::new(1, true);
     for id in 1..=100 {

@@ -191,7 +191,9 @@ impl Shard {
         self.ask_on(now, outbox);
         self.reconcile(now, outbox);
         self.collect(now, outbox);
-        self.lists.end_idle(tick);
+        if self.lists.end_idle(tick) {
+            self.records.arrivals_mut().watch(false);
+        }
         self.counters.misplaced = self.reconcile.misplaced();
         self.counters.lacking = self.reconcile.lacking();
         let lacking = self.peers.lacking().intersection(self.peers.view.connected_nodes());

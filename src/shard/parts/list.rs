@@ -84,6 +84,7 @@ impl Window {
     pub fn insert(&mut self, place: Place) {
         let bucket = self.bucket_of(place);
         self.buckets[bucket].places.push(place);
+        self.buckets[bucket].is_sorted = false;
         self.len += 1;
         while self.len > WINDOW_MAX {
             self.drop_last();
@@ -146,11 +147,29 @@ pub struct Lists {
 }
 
 impl Lists {
+    /// Takes in a record that has begun in a slot that windows may have passed.
+    pub fn arrived(&mut self, slot: Slot, place: Place) {
+        for window in &mut self.windows {
+            if window.covers(place) && window.next.is_none_or(|next| slot < next) {
+                window.insert(place);
+            }
+        }
+    }
+
+    /// Gives up all windows, because they may lack records that have begun since.
+    pub fn forget(&mut self) {
+        self.windows.clear();
+    }
+
+    /// Whether there are windows.
+    pub fn has_windows(&self) -> bool {
+        !self.windows.is_empty()
+    }
+
     /// The looks that are left of this tick, at most `most`.
     pub fn looks(&mut self, tick: Tick, most: u32) -> u32 {
         if self.tick != tick {
             (self.tick, self.looks) = (tick, LOOKS_PER_TICK);
-            self.windows.retain(|window| tick - window.used_at < KEPT_MS);
         }
         self.looks.min(most)
     }
@@ -192,11 +211,13 @@ impl Lists {
         self.windows.iter().map(|window| window.used_at + KEPT_MS).min()
     }
 
-    /// Gives up windows that nobody has asked for lately.
-    pub fn end_idle(&mut self, tick: Tick) {
-        if !self.windows.is_empty() {
-            self.windows.retain(|window| tick - window.used_at < KEPT_MS);
+    /// Gives up windows that nobody has asked for lately. Returns whether these were the last ones.
+    pub fn end_idle(&mut self, tick: Tick) -> bool {
+        if self.windows.is_empty() {
+            return false;
         }
+        self.windows.retain(|window| tick - window.used_at < KEPT_MS);
+        self.windows.is_empty()
     }
 }
 
@@ -288,7 +309,9 @@ mod tests {
         assert!(lists.window(Tick(IDLE_MS), 99, Place(0)).is_some(), "the first was idle");
         assert!(lists.window(Tick(IDLE_MS), 0, Place(0)).is_none());
         assert_eq!(lists.next_wake(), Some(Tick(1 + KEPT_MS)));
-        lists.end_idle(Tick(IDLE_MS + KEPT_MS));
+        assert!(!lists.end_idle(Tick(KEPT_MS)), "one is left");
+        assert!(lists.end_idle(Tick(IDLE_MS + KEPT_MS)));
+        assert!(!lists.end_idle(Tick(IDLE_MS + KEPT_MS)), "there is none");
         assert_eq!(lists.next_wake(), None);
     }
 

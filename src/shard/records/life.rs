@@ -234,6 +234,7 @@ impl Records {
             return slot;
         }
         let slot = self.slab.insert(record);
+        self.arrivals.note(slot);
         self.changes.whole(slot);
         self.links.ensure(slot);
         let slab = &self.slab;
