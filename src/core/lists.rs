@@ -34,6 +34,8 @@ const PAGE_BYTES_MAX: usize = 1 << 20;
 const PAGE_MS: u64 = 2_000;
 /// A node that has not answered a question for this long is left out of the page.
 const PEER_MS: u64 = 1_000;
+/// How often a page is begun again because timers moved while it was put together.
+const RESTARTS_MAX: u32 = 3;
 /// Timers that a question asks for beyond a shard's even share, because shards have more or less.
 const SPARE_TIMERS: usize = 8;
 
@@ -70,6 +72,10 @@ struct Source {
     /// Not to be asked before.
     not_before: Tick,
     has_failed: bool,
+    /// What the last part of this page said of departures.
+    departures: Option<u32>,
+    /// How often the page had been begun again when the question was asked.
+    restarts: u32,
 }
 
 /// A timer of the page, as told by the node that knows best.
@@ -92,6 +98,7 @@ struct Listing {
     timers: BTreeMap<Place, Kept>,
     bytes: usize,
     incomplete: Vec<String>,
+    restarts: u32,
 }
 
 /// All pages that one core puts together.
@@ -120,13 +127,7 @@ impl Lists {
         let walk = mix(seed ^ mix(self.begun));
         let first = Cursor { from: Place(0), walk, began: now.wall };
         let cursor = query.cursor.unwrap_or(first);
-        let source = |whom| Source {
-            whom,
-            known: Some(cursor.from),
-            asked_at: None,
-            not_before: Tick(0),
-            has_failed: false,
-        };
+        let source = |whom| Source::new(whom, cursor.from);
         let own = (0..shards.get()).map(|shard| Whom::Shard(ShardIndex(shard)));
         let mut sources: Vec<Source> = own.map(source).collect();
         let mut incomplete = Vec::new();
@@ -150,6 +151,7 @@ impl Lists {
             timers,
             bytes: 0,
             incomplete,
+            restarts: 0,
         });
         Ok(())
     }
@@ -235,13 +237,7 @@ impl Lists {
             }
         }
         for shard in asked..shards {
-            listing.sources.push(Source {
-                whom: Whom::Peer(peer, shard),
-                known: Some(listing.cursor.from),
-                asked_at: None,
-                not_before: Tick(0),
-                has_failed: false,
-            });
+            listing.sources.push(Source::new(Whom::Peer(peer, shard), listing.cursor.from));
         }
     }
 
@@ -293,6 +289,15 @@ impl Listing {
     ) -> Result<PartHead, PeerMessageError> {
         let head = read_part(&mut part)?;
         let source = &mut self.sources[usize::from(number)];
+        if source.restarts != self.restarts {
+            return Ok(head);
+        }
+        let has_lost = source.departures.is_some_and(|before| before != head.departures);
+        if has_lost && self.restarts < RESTARTS_MAX {
+            self.restart();
+            return Ok(head);
+        }
+        source.departures = Some(head.departures);
         let known = source.known.unwrap_or_default();
         if head.until < known && !head.is_done {
             return Err(PeerMessageError("a part of a list that goes back"));
@@ -304,6 +309,17 @@ impl Listing {
             self.keep(tick, view, &listed);
         }
         Ok(head)
+    }
+
+    /// Begins the page again: a timer may have left one shard before it was asked for, and come to
+    /// another after that was asked for.
+    fn restart(&mut self) {
+        self.restarts += 1;
+        self.timers.clear();
+        self.bytes = 0;
+        for source in &mut self.sources {
+            (source.known, source.departures) = (Some(self.cursor.from), None);
+        }
     }
 
     /// Keeps a timer, unless another node that knows better has told of it.
@@ -366,6 +382,7 @@ impl Listing {
                 continue;
             }
             source.asked_at = Some(tick);
+            source.restarts = self.restarts;
             let mut ask = Vec::new();
             ListAsk { walk, from: bound, limit, filter }.encode(&mut ask);
             order(number, source.whom, ask);
@@ -408,6 +425,19 @@ impl Listing {
 }
 
 impl Source {
+    /// A shard that has told nothing yet.
+    fn new(whom: Whom, from: Place) -> Self {
+        Self {
+            whom,
+            known: Some(from),
+            asked_at: None,
+            not_before: Tick(0),
+            has_failed: false,
+            departures: None,
+            restarts: 0,
+        }
+    }
+
     fn may_be_asked(&self, tick: Tick) -> bool {
         self.asked_at.is_none() && !self.has_failed && self.not_before <= tick
     }

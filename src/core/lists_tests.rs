@@ -38,6 +38,7 @@ struct Shard {
     timers: Vec<(u64, u64, bool)>,
     shards: u16,
     opaque_bytes: usize,
+    departures: u32,
 }
 
 impl Shard {
@@ -46,6 +47,7 @@ impl Shard {
             timers: ids.into_iter().map(|id| (id, 0, true)).collect(),
             shards: 1,
             opaque_bytes: 1,
+            departures: 0,
         }
     }
 
@@ -85,7 +87,8 @@ impl Shard {
         }
         let is_done = count == timers.len();
         let until = timers.get(count).map_or(ask.from, |timer| Place::of(TimerId(timer.0)));
-        let head = PartHead { is_done, is_starved: false, shards: self.shards, until };
+        let (shards, departures) = (self.shards, self.departures);
+        let head = PartHead { is_done, is_starved: false, shards, departures, until };
         end_part(&mut bytes, &head);
         Reply::at_once(FROM, Answer::Internal(Box::new(Internal::ListPart(Some(bytes.into())))))
     }
@@ -251,9 +254,9 @@ fn nodes_that_cannot_be_asked_are_named() {
 fn nonsense_of_a_node_costs_that_node_alone() {
     for nonsense in [
         Some(vec![]),
-        Some(vec![9; 11]),
-        Some(vec![0; 11]),
-        Some([&[0, 1, 0][..], &[0xff; 8], &[7; 9]].concat()),
+        Some(vec![9; 15]),
+        Some(vec![0; 15]),
+        Some([&[0, 1, 0, 0, 0, 0, 0][..], &[0xff; 8], &[7; 9]].concat()),
         None,
     ] {
         let mut world = World::new(vec![Shard::of(0..5)], vec![Shard::of(3..9)]);
@@ -340,4 +343,35 @@ fn a_node_with_more_shards_than_before_is_asked_for_all_of_them() {
     assert!(world.asked - asked <= 3, "the number of shards is remembered");
     world.others = (0..3).map(|shard| Shard { shards: 3, ..Shard::of([20 + shard]) }).collect();
     assert_eq!(world.all("").len(), 8);
+}
+
+#[test]
+fn a_page_begins_again_when_timers_have_moved_meanwhile() {
+    let mut world = World::new(vec![Shard::of(0..40)], vec![Shard::of(40..80)]);
+    world.part_max = 30;
+    world.begin(query("limit=100")).expect("room");
+    let mut page = None;
+    for round in 0..100 {
+        let (mut orders, mut replies) = (Vec::new(), Vec::new());
+        let now = at(world.now_ms + round);
+        world.lists.tick(now, (OWN, &world.view), &mut orders, &mut replies);
+        for order in orders {
+            let shard = match order.whom {
+                Whom::Shard(_) => &mut world.own[0],
+                Whom::Peer(..) => &mut world.others[0],
+            };
+            let Reply { answer, .. } = shard.part(&order.ask, world.part_max);
+            replies.extend(world.lists.take(now, &world.view, Reply::at_once(order.from, answer)));
+        }
+        if round == 0 {
+            // What the other node has not told moves here, behind what this node has told.
+            let others = std::mem::take(&mut world.others[0].timers);
+            world.others[0].departures += others.len() as u32;
+            world.own[0].timers.extend(others);
+        }
+        page = page.or(replies.pop());
+    }
+    let Some(Answer::Internal(page)) = page.map(|page| page.answer) else { panic!("no page") };
+    let Internal::List(page) = *page else { panic!("{page:?}") };
+    assert_eq!(ids(&page).into_iter().collect::<BTreeSet<_>>(), (0..80).collect());
 }

@@ -44,7 +44,8 @@ impl Shard {
         self.lists.spend(all - looks);
         self.counters.list_looks += u64::from(all - looks);
         let is_starved = self.lists.looks(tick, 1) == 0;
-        let head = PartHead { is_done, is_starved, shards: self.config.shards.get(), until };
+        let (shards, departures) = (self.config.shards.get(), self.records.departures());
+        let head = PartHead { is_done, is_starved, shards, departures, until };
         end_part(&mut part, &head);
         self.records.arrivals_mut().watch(self.lists.has_windows());
         Ok(part)

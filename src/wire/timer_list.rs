@@ -8,7 +8,7 @@
 //! ask   walk u64, from u64, limit v, filter
 //! filter  states u8, which u8 (1: tag, 2: host, 4: due after, 8: due before), then those:
 //!       length v and text, length v and text, wall ms v, wall ms v
-//! part  flags u8 (1: done, 2: starved), shards u16, until u64, then each timer:
+//! part  flags u8 (1: done, 2: starved), shards u16, departures u32, until u64, then each timer:
 //!       state u8 (+ 128: of the first rank), due v (ms from now; zigzag), copy
 //! ```
 //!
@@ -218,6 +218,9 @@ pub struct PartHead {
     pub is_starved: bool,
     /// How many shards the node has.
     pub shards: u16,
+    /// How many timers have moved from the shard to others since it began; wraps. A timer that
+    /// moves between two parts may be in neither.
+    pub departures: u32,
     /// The first place that the part says nothing about, unless the shard is done.
     pub until: Place,
 }
@@ -239,7 +242,7 @@ const IS_DONE: u8 = 1;
 const IS_STARVED: u8 = 2;
 const IS_FIRST: u8 = 0x80;
 /// Bytes of a part before its timers.
-const PART_HEAD_BYTES: usize = 11;
+const PART_HEAD_BYTES: usize = 15;
 
 /// Begins a part in `out`, which must be empty. [`end_part`] tells what is not known yet.
 pub fn begin_part(out: &mut Vec<u8>) {
@@ -253,7 +256,8 @@ pub fn end_part(out: &mut [u8], head: &PartHead) {
     if let Some(begin) = out.first_chunk_mut::<PART_HEAD_BYTES>() {
         begin[0] = flags;
         begin[1..3].copy_from_slice(&head.shards.to_le_bytes());
-        begin[3..].copy_from_slice(&head.until.0.to_le_bytes());
+        begin[3..7].copy_from_slice(&head.departures.to_le_bytes());
+        begin[7..].copy_from_slice(&head.until.0.to_le_bytes());
     }
 }
 
@@ -275,9 +279,10 @@ pub fn read_part(input: &mut &[u8]) -> Result<PartHead, PeerMessageError> {
     if !(1..=crate::base::limits::SHARDS_MAX).contains(&shards) {
         return Err(PeerMessageError("a number of shards that no node has"));
     }
+    let departures = u32::from_le_bytes(chunk(input)?);
     let until = Place(u64::from_le_bytes(chunk(input)?));
     let (is_done, is_starved) = (flags & IS_DONE != 0, flags & IS_STARVED != 0);
-    Ok(PartHead { is_done, is_starved, shards, until })
+    Ok(PartHead { is_done, is_starved, shards, departures, until })
 }
 
 /// Takes a timer off the front of `input`, which must have one more.

@@ -103,7 +103,8 @@ fn a_part_comes_back_as_it_was() {
         listed(ListedState::Ready, true, i64::MIN),
     ];
     all.iter().for_each(|listed| write_listed(listed, &mut bytes));
-    let head = PartHead { is_done: true, is_starved: false, shards: 3, until: Place(u64::MAX) };
+    let (shards, departures, until) = (3, u32::MAX, Place(u64::MAX));
+    let head = PartHead { is_done: true, is_starved: false, shards, departures, until };
     end_part(&mut bytes, &head);
     let mut input = &bytes[..];
     assert_eq!(read_part(&mut input), Ok(head));

@@ -83,7 +83,8 @@ fn list_part() {
             write_listed(&ListedCopy { state, is_first: number == 0, due_in_ms, copy }, &mut part);
         }
     }
-    let head = PartHead { is_done: false, is_starved: true, shards: 256, until: Place(1 << 60) };
+    let (shards, departures, until) = (256, 1 << 20, Place(1 << 60));
+    let head = PartHead { is_done: false, is_starved: true, shards, departures, until };
     end_part(&mut part, &head);
     let mut empty = Vec::new();
     begin_part(&mut empty);

@@ -114,6 +114,8 @@ pub struct Records {
     limits: Limits,
     changes: Changes,
     arrivals: Arrivals,
+    /// Timers that other nodes hold in place of this one, since the start; wraps.
+    departures: u32,
 }
 
 impl Records {
@@ -140,6 +142,7 @@ impl Records {
             },
             changes: Changes::default(),
             arrivals: Arrivals::default(),
+            departures: 0,
         }
     }
 
@@ -220,6 +223,11 @@ impl Records {
     /// The records that began while somebody goes through all of them.
     pub fn arrivals_mut(&mut self) -> &mut Arrivals {
         &mut self.arrivals
+    }
+
+    /// How many timers have moved to other nodes; wraps.
+    pub fn departures(&self) -> u32 {
+        self.departures
     }
 
     /// What the tags of timers count.
