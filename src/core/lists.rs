@@ -39,6 +39,18 @@ const RESTARTS_MAX: u32 = 3;
 /// Timers that a question asks for beyond a shard's even share, because shards have more or less.
 const SPARE_TIMERS: usize = 8;
 
+/// What a client asks of all timers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ListAsked {
+    /// A page of a list.
+    Page(ListQuery),
+    /// Numbers.
+    Count {
+        /// Whether it is asked when timers are due.
+        has_spans: bool,
+    },
+}
+
 /// Whom a question goes to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Whom {

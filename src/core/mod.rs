@@ -2,6 +2,7 @@
 //! it under io_uring, the simulators in virtual time.
 
 pub(crate) mod copies;
+pub(crate) mod counts;
 pub mod gate;
 pub(crate) mod gather;
 pub mod internal_api;
@@ -26,14 +27,14 @@ use crate::shard::effects::{
     Refusal, Reply, Request, Requester, Ticket,
 };
 use crate::shard::{Shard, ShardConfig};
-use crate::wire::list_query::ListQuery;
 use crate::wire::peer_message::PeerMessage;
 use crate::wire::resync_json::Reference;
 
 use crate::core::copies::Copies;
+use crate::core::counts::{Counts, IS_COUNT};
 use crate::core::gather::{GATHERED, Gathers, PageAsked};
 use crate::core::journal::{CoreJournal, JournalCounters, WaitingResult};
-use crate::core::lists::{Lists, Order, Whom};
+use crate::core::lists::{ListAsked, Lists, Order, Whom};
 use crate::core::mesh::{MeshPort, Message, Remote};
 use crate::core::peers::actions::{InboundId, PeerAction, PeerError};
 use crate::core::peers::behind::Behind;
@@ -60,6 +61,7 @@ pub struct Core {
     inbounds: Inbounds,
     gathers: Gathers,
     lists: Lists,
+    counts: Counts,
     journal: Option<Box<CoreJournal>>,
     /// Since when all shards of the node are complete, and since when this one told that it is.
     complete_since: CompleteSince,
@@ -104,6 +106,7 @@ impl Core {
             shard: Shard::new(config, now),
             gathers: Gathers::default(),
             lists: Lists::default(),
+            counts: Counts::default(),
             journal: None,
             complete_since: identity.complete_since,
             told_complete: WallMs(0),
@@ -199,8 +202,9 @@ impl Core {
         }
     }
 
-    /// Takes a client's question for a page of a list. [`Core::replies`] gives the answer.
-    pub fn list(&mut self, now: Now, from: Requester, query: ListQuery) {
+    /// Takes a client's question for a page of a list, or for numbers. [`Core::replies`] gives the
+    /// answer.
+    pub fn list(&mut self, now: Now, from: Requester, asked: ListAsked) {
         let view = self.peering.view().clone();
         let nodes = view.connected_nodes();
         let others = self.peering.believed().filter(|(peer, ..)| nodes.contains(*peer));
@@ -213,18 +217,25 @@ impl Core {
             (peer, can_be_asked)
         });
         let hello = self.peering.hello();
-        let seed = hello.incarnation ^ u64::from(hello.shard) << 32;
-        let begun = self.lists.begin(now, (seed, self.shards), (&view, others), from, query);
+        let own = (hello.incarnation ^ u64::from(hello.shard) << 32, self.shards);
+        let begun = match asked {
+            ListAsked::Page(query) => self.lists.begin(now, own, (&view, others), from, query),
+            ListAsked::Count { has_spans } => {
+                self.counts.begin(now, own, (&view, others), from, has_spans)
+            }
+        };
         if let Err(refusal) = begun {
             self.outbox.reply(from, Answer::Refused(refusal));
         }
     }
 
-    /// Asks shards and nodes for the pages of lists that are being put together.
+    /// Asks shards and nodes for the lists and numbers that are being put together.
     fn list_on(&mut self, now: Now) {
         let mut orders = Vec::new();
         let view = self.peering.view().clone();
-        self.lists.tick(now, (self.own, &view), &mut orders, &mut self.outbox.replies);
+        let of = (self.own, &*view);
+        self.lists.tick(now, of, &mut orders, &mut self.outbox.replies);
+        self.counts.tick(now, of, &mut orders, &mut self.outbox.replies);
         for Order { whom, from, ask } in orders {
             match whom {
                 Whom::Shard(shard) => self.ask(now, shard, from, &Request::List(&ask)),
@@ -328,7 +339,7 @@ impl Core {
     fn tick(&mut self, now: Now) {
         self.now = now;
         self.shard.tick(now, &mut self.outbox);
-        if !self.lists.is_empty() {
+        if !self.lists.is_empty() || !self.counts.is_empty() {
             self.list_on(now);
         }
         self.note_complete();
@@ -374,8 +385,13 @@ impl Core {
                     None => continue,
                 }
             } else if reply.to.connection == LISTED && reply.to.shard == self.own {
-                match self.lists.take(self.now, self.peering.view(), reply) {
-                    Some(page) => page,
+                let (now, view) = (self.now, self.peering.view());
+                let whole = match reply.to.request & IS_COUNT {
+                    0 => self.lists.take(now, view, reply),
+                    _ => self.counts.take(now, view, reply),
+                };
+                match whole {
+                    Some(whole) => whole,
                     None => continue,
                 }
             } else {
@@ -411,7 +427,7 @@ impl Core {
         let peers = (peers != MonoNs(u64::MAX)).then(|| peers.tick_ceil());
         let journal = self.journal.as_ref().and_then(|journal| journal.next_wake(self.now.mono));
         let journal = journal.map(MonoNs::tick_ceil);
-        let lists = self.lists.next_wake();
+        let lists = [self.lists.next_wake(), self.counts.next_wake()].into_iter().flatten().min();
         [self.shard.next_wake(), peers, journal, lists].into_iter().flatten().min()
     }
 

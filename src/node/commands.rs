@@ -30,7 +30,7 @@ pub enum Command {
     View(Arc<View>),
     /// Close the present segment of the journal, so that the files up to it can be copied.
     BackUp,
-    /// Put a page of a list together. One core gets it.
+    /// Put a page of a list together, or numbers of timers. One core gets it.
     List(Arc<ListOrder>),
     /// Compare all timers with all nodes that are to hold them (SIGUSR1).
     Resynchronise,

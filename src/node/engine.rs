@@ -264,8 +264,8 @@ impl Engine {
                 }
                 Command::BackUp => core.back_up(),
                 Command::List(order) => {
-                    let (own, query) = (ShardIndex(self.own as u16), order.query.clone());
-                    core.list(now, self.clients.ordered.begin(own, order), query);
+                    let (own, asked) = (ShardIndex(self.own as u16), order.asked.clone());
+                    core.list(now, self.clients.ordered.begin(own, order), asked);
                 }
                 Command::Resynchronise => core.resynchronise(now),
                 Command::Copies(copies) => core.merge(now, &copies),

@@ -1,4 +1,4 @@
-//! Pages of lists that the control thread asks a core for, on behalf of operators. The core answers
+//! Pages of lists and numbers of timers that the control thread asks a core for, on behalf of operators. The core answers
 //! into a place of the order; the control thread looks there. Nobody waits for a lock.
 
 use std::sync::Arc;
@@ -7,24 +7,24 @@ use crossbeam_queue::ArrayQueue;
 
 use crate::base::ids::ShardIndex;
 use crate::base::slots::{SlotKey, Slots};
+use crate::core::lists::ListAsked;
 use crate::shard::effects::{Answer, Reply, Requester};
-use crate::wire::list_query::ListQuery;
 
 /// The `connection` of a requester whose answers are for the control thread. No client has it.
 const ORDERED: u32 = u32::MAX - 2;
 
-/// A page that the control thread wants.
+/// What the control thread wants of all timers.
 #[derive(Debug)]
 pub struct ListOrder {
-    /// The page.
-    pub query: ListQuery,
+    /// The question.
+    pub asked: ListAsked,
     answer: ArrayQueue<Answer>,
 }
 
 impl ListOrder {
     /// An order without an answer.
-    pub fn new(query: ListQuery) -> Self {
-        Self { query, answer: ArrayQueue::new(1) }
+    pub fn new(asked: ListAsked) -> Self {
+        Self { asked, answer: ArrayQueue::new(1) }
     }
 
     /// Takes the answer, if it is there.
@@ -60,13 +60,11 @@ impl ListOrders {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::time::WallMs;
 
     #[test]
     fn an_answer_finds_its_order() {
         let mut orders = ListOrders::default();
-        let query = ListQuery::read("limit=3", WallMs(0)).expect("good");
-        let order = Arc::new(ListOrder::new(query));
+        let order = Arc::new(ListOrder::new(ListAsked::Count { has_spans: true }));
         let to = orders.begin(ShardIndex(0), order.clone());
         orders.end(Reply::at_once(Requester { connection: 7, ..to }, Answer::NotFound));
         assert_eq!(order.answer(), None, "that was a client's");

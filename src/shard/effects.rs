@@ -14,6 +14,7 @@ use crate::timer::definition::Definition;
 use crate::timer::version::Version;
 use crate::wire::peer_message::{PeerMessage, PeerResult, TimerCopy};
 use crate::wire::resync_json::Reference;
+use crate::wire::timer_count::Numbers;
 use crate::wire::timer_list::ListedState;
 
 /// Where an answer goes. The shard only carries it.
@@ -433,6 +434,8 @@ impl Answer {
                 Internal::Accepted => 0,
                 Internal::ListPart(part) => part.as_ref().map_or(0, |part| part.len()),
                 Internal::List(page) => page.bytes,
+                // Some hundred names.
+                Internal::Count(_) => 0,
             },
             Answer::Done { .. } | Answer::NotFound | Answer::Refused(_) => 0,
         }
@@ -460,6 +463,21 @@ pub enum Internal {
     ListPart(Option<Box<[u8]>>),
     /// A page of a list: 200.
     List(ListPage),
+    /// Numbers of timers: 200.
+    Count(ListCount),
+}
+
+/// The answer to `GET /timers/count`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ListCount {
+    /// The numbers of all nodes.
+    pub numbers: Numbers,
+    /// Whether it was asked when timers are due.
+    pub has_spans: bool,
+    /// What the numbers may lack, a sentence for each node.
+    pub incomplete: Vec<String>,
+    /// When the last number came.
+    pub at: WallMs,
 }
 
 /// A page of `GET /timers`.

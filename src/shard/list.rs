@@ -14,8 +14,8 @@ use crate::timer::definition::Content;
 use crate::wire::callback_uri::host_and_port;
 use crate::wire::peer_message::PeerMessageError;
 use crate::wire::timer_list::{
-    Filter, ListAsk, ListedCopy, ListedState, PartHead, Place, STATES_ALL, begin_part, end_part,
-    write_listed,
+    COUNT_KIND, Filter, ListAsk, ListedCopy, ListedState, PartHead, Place, STATES_ALL, begin_part,
+    end_part, write_listed,
 };
 
 use super::Shard;
@@ -31,8 +31,19 @@ const LOOKS_PER_TIMER: u32 = 40;
 const PART_BYTES_MAX: usize = 64 << 10;
 
 impl Shard {
-    /// Answers a question for timers of a list with a part. `Err`: the question is none.
-    pub(super) fn list_part(&mut self, now: Now, ask: &[u8]) -> Result<Vec<u8>, PeerMessageError> {
+    /// Answers a question for timers of a list, or for numbers. `Err`: the question is neither.
+    pub(super) fn listed_part(
+        &mut self,
+        now: Now,
+        ask: &[u8],
+    ) -> Result<Vec<u8>, PeerMessageError> {
+        match ask.first() {
+            Some(&COUNT_KIND) => self.count_part(now, ask),
+            _ => self.list_part(now, ask),
+        }
+    }
+
+    fn list_part(&mut self, now: Now, ask: &[u8]) -> Result<Vec<u8>, PeerMessageError> {
         let ask = ListAsk::decode(ask)?;
         let tick = now.mono.tick_floor();
         self.take_arrivals();

@@ -96,7 +96,7 @@ impl Shard {
                 PeerResult::NotFound
             }
             PeerMessage::List { shard, .. } if shard != self.config.own.0 => PeerResult::NotFound,
-            PeerMessage::List { ask, .. } => match self.list_part(now, ask) {
+            PeerMessage::List { ask, .. } => match self.listed_part(now, ask) {
                 Ok(part) => {
                     return outbox.answer(ticket, &PeerResult::Found(&part), Position::default());
                 }

@@ -30,6 +30,7 @@
 
 mod collect;
 mod config;
+mod count;
 pub mod counters;
 pub mod effects;
 mod ended;
@@ -65,6 +66,7 @@ pub use config::ShardConfig;
 use counters::Counters;
 use effects::{Attempt, Dialect, Event, Outbox, Refusal};
 use parts::collect::Collect;
+use parts::count::Countings;
 use parts::list::Lists;
 use parts::minting::Minting;
 use parts::peers::{FULL_MS, Peers, Teller};
@@ -91,6 +93,7 @@ pub struct Shard {
     reconcile: Reconcile,
     collect: Collect,
     lists: Lists,
+    countings: Countings,
     clock: HybridClock,
     minting: Minting,
     turns: Turns,
@@ -124,6 +127,7 @@ impl Shard {
             reconcile: Reconcile::default(),
             collect: Collect::default(),
             lists: Lists::default(),
+            countings: Countings::default(),
             clock: HybridClock::new(config.instance, config.cluster.clock_skew_max_ms),
             minting: Minting::new(minter, now),
             turns: Turns::new(tick),
@@ -191,6 +195,7 @@ impl Shard {
         self.ask_on(now, outbox);
         self.reconcile(now, outbox);
         self.collect(now, outbox);
+        self.records.tally_on(&self.peers);
         if self.lists.end_idle(tick) {
             self.records.arrivals_mut().watch(false);
         }
@@ -283,7 +288,8 @@ impl Shard {
         if self.pops.is_stopping {
             return None;
         }
-        if self.pops.is_behind || self.records.hosts().has_waiting_in_trouble() {
+        let is_tallying = !self.records.tallies().is_settled();
+        if self.pops.is_behind || is_tallying || self.records.hosts().has_waiting_in_trouble() {
             return Some(Tick(0));
         }
         let work = [self.reconcile.next_wake(), self.questions.next_wake(), self.lists.next_wake()];

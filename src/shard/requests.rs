@@ -55,7 +55,7 @@ impl Shard {
             Request::Collect(ask) => self.ask_for_page(now, from, ask, outbox),
             Request::Forget(references) => Ok(Some(self.forget_references(now, references))),
             Request::List(ask) => {
-                let part = self.list_part(now, ask).ok().map(Into::into);
+                let part = self.listed_part(now, ask).ok().map(Into::into);
                 Ok(Some(Answer::Internal(Box::new(Internal::ListPart(part)))))
             }
         };

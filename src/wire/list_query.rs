@@ -104,6 +104,26 @@ pub fn is_of_nodes(query: &str) -> bool {
     of_nodes.any(|name| names.contains(&name))
 }
 
+/// Reads the query of `GET /timers/count`: whether it is asked when timers are due.
+pub fn read_count_query(query: &str) -> Result<bool, ListQueryError> {
+    let mut has_spans = None;
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if name != "histogram" {
+            return Err(expected("query", "histogram", name));
+        }
+        let is_wanted = match value {
+            "true" => true,
+            "false" => false,
+            other => return Err(expected("histogram", "true or false", other)),
+        };
+        if has_spans.replace(is_wanted).is_some() {
+            return Err(ListQueryError("histogram: expected once, got it twice".to_owned()));
+        }
+    }
+    Ok(has_spans.unwrap_or(true))
+}
+
 impl ListQuery {
     /// Reads a query. `now` is when a list begins of which this is the first page.
     pub fn read(query: &str, now: WallMs) -> Result<Self, ListQueryError> {

@@ -115,6 +115,22 @@ fn a_forged_cursor_is_refused() {
 }
 
 #[test]
+fn numbers_are_asked_for_with_or_without_due_times() {
+    let read = |query: &str| read_count_query(query).map_err(|error| error.to_string());
+    for (query, has_spans) in [("", true), ("&", true), ("histogram=false", false)] {
+        assert_eq!(read(query), Ok(has_spans), "{query}");
+    }
+    for (query, reason) in [
+        ("histogram", "histogram: expected true or false, got "),
+        ("histogram=1", "histogram: expected true or false, got 1"),
+        ("histogram=true&histogram=true", "histogram: expected once, got it twice"),
+        ("tag=a", "query: expected histogram, got tag"),
+    ] {
+        assert_eq!(read(query), Err(reason.to_owned()));
+    }
+}
+
+#[test]
 fn what_nodes_ask_is_told_apart() {
     for query in ["node-for-replicas=a", "x=1&cluster-view-id=3", "time-from", "time-from=1&tag=a"]
     {

@@ -5,7 +5,7 @@
 //! Numbers are little-endian; numbers marked `v` are LEB128:
 //!
 //! ```text
-//! ask   walk u64, from u64, limit v, filter
+//! ask   kind u8 = 1, walk u64, from u64, limit v, filter
 //! filter  states u8, which u8 (1: tag, 2: host, 4: due after, 8: due before), then those:
 //!       length v and text, length v and text, wall ms v, wall ms v
 //! part  flags u8 (1: done, 2: starved), shards u16, departures u32, until u64, then each timer:
@@ -22,6 +22,10 @@ use crate::wire::peer_message::{
     PeerMessage, PeerMessageError, TimerCopy, byte, bytes, chunk, decode_message, number,
 };
 
+/// The first byte of a question for timers, and of one for numbers (`wire::timer_count`).
+const TIMERS_KIND: u8 = 1;
+/// See [`TIMERS_KIND`].
+pub const COUNT_KIND: u8 = 2;
 /// Most timers on a page, and in a part of one.
 pub const LIST_LIMIT_MAX: u16 = 1_000;
 
@@ -161,6 +165,7 @@ pub struct ListAsk<'a> {
 impl<'a> ListAsk<'a> {
     /// Appends the question.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(TIMERS_KIND);
         out.extend_from_slice(&self.walk.to_le_bytes());
         out.extend_from_slice(&self.from.0.to_le_bytes());
         write_leb128(self.limit.into(), out);
@@ -170,6 +175,9 @@ impl<'a> ListAsk<'a> {
     /// Reads a question, which is all of `input`. Its values are within their limits.
     pub fn decode(mut input: &'a [u8]) -> Result<Self, PeerMessageError> {
         let input = &mut input;
+        if byte(input)? != TIMERS_KIND {
+            return Err(PeerMessageError("expected a question for a list"));
+        }
         let walk = u64::from_le_bytes(chunk(input)?);
         let from = Place(u64::from_le_bytes(chunk(input)?));
         let beyond = PeerMessageError("more timers of a list than a part has");

@@ -47,6 +47,8 @@ pub enum TimerPath {
     Timer(PublicId),
     /// `/timers/references`.
     References,
+    /// `/timers/count`.
+    Count,
     /// `/ping`.
     Ping,
     /// `/timestamps`.
@@ -115,6 +117,7 @@ fn parse_plain_path(path: &[u8]) -> TimerPath {
     match path.strip_prefix(b"/timers") {
         Some(b"" | b"/") => TimerPath::Collection,
         Some(b"/references") => TimerPath::References,
+        Some(b"/count") => TimerPath::Count,
         Some([b'/', id @ ..]) => parse_id(id).map_or(TimerPath::Unknown, TimerPath::Timer),
         None if path == b"/ping" => TimerPath::Ping,
         None if path == b"/timestamps" => TimerPath::Timestamps,
@@ -200,6 +203,8 @@ mod tests {
         assert_eq!(parse_path("/timers"), TimerPath::Collection);
         assert_eq!(parse_path("/timers/"), TimerPath::Collection);
         assert_eq!(parse_path("/timers/references"), TimerPath::References);
+        assert_eq!(parse_path("/timers/count"), TimerPath::Count);
+        assert_eq!(parse_path("/timers/count/"), TimerPath::Unknown);
         assert_eq!(parse_path("/ping"), TimerPath::Ping);
         assert_eq!(parse_path("/timestamps"), TimerPath::Timestamps);
         for other in [

@@ -352,9 +352,11 @@ pub fn timer_id(data: &[u8]) -> bool {
             );
             true
         }
-        TimerPath::Collection | TimerPath::References | TimerPath::Ping | TimerPath::Timestamps => {
-            true
-        }
+        TimerPath::Collection
+        | TimerPath::References
+        | TimerPath::Count
+        | TimerPath::Ping
+        | TimerPath::Timestamps => true,
         TimerPath::Unknown => false,
     };
     if let Some((bytes, rest)) = data.split_first_chunk::<16>() {

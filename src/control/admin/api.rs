@@ -33,7 +33,7 @@ const TIMES: Times = Times { head: Duration::from_secs(3), life: Duration::from_
 /// 255 bytes.
 const BODY_BYTES_MAX: usize = 128 << 10;
 
-const NOT_FOUND: &str = "the admin API has /healthz, /readyz, /metrics, /status, /cluster, /timers, \
+const NOT_FOUND: &str = "the admin API has /healthz, /readyz, /metrics, /status, /cluster, /timers[/count], \
     /statistics/tags[/<TAG>]\n";
 
 /// What the handlers read.
@@ -102,6 +102,7 @@ fn router(state: AdminState) -> Router {
         .route("/statistics/tags", get(all_tags))
         .route("/statistics/tags/{*tag}", get(one_tag))
         .route("/timers", get(timers::list))
+        .route("/timers/count", get(timers::count))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         // Inside of the guard, so that what it refuses wakes no core.
         .layer(from_fn_with_state(state.clone(), after_refresh))

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::cluster::view::View;
 use crate::control::cluster::desk::ClusterDesk;
 use crate::control::timestamp::board::TimestampBoard;
+use crate::core::lists::ListAsked;
 use crate::node::NodeHandle;
 use crate::node::commands::{Command, Commander};
 use crate::node::journal::backup::{BackedUp, BackupError};
@@ -18,7 +19,6 @@ use crate::node::journal::segments::Backups;
 use crate::node::list_orders::ListOrder;
 use crate::node::meters::CoreMeters;
 use crate::shard::effects::Answer;
-use crate::wire::list_query::ListQuery;
 
 /// Longest wait for figures of cores that hang.
 const FIGURES_WAIT: Duration = Duration::from_millis(100);
@@ -136,9 +136,9 @@ impl NodeView {
         }
     }
 
-    /// Has a core put a page of a list together. `None`: the cores are too busy, or hang.
-    pub(crate) async fn list(&self, query: ListQuery) -> Option<Answer> {
-        let order = Arc::new(ListOrder::new(query));
+    /// Has a core put a page of a list or numbers together. `None`: the cores are too busy, or hang.
+    pub(crate) async fn list(&self, asked: ListAsked) -> Option<Answer> {
+        let order = Arc::new(ListOrder::new(asked));
         if !self.commander.as_ref()?.list(Arc::clone(&order)) {
             return None;
         }

@@ -8,7 +8,7 @@ use crate::timestamp::Timestamp;
 use crate::wire::json::{string_bytes_max, write_number, write_signed, write_string};
 use crate::wire::timer_path::write_public_id;
 
-use crate::node::clients::list_answers::write_list;
+use crate::node::clients::list_answers::{write_count, write_list};
 
 /// Most characters of a reason that is sent. The reason may quote what a client sent.
 const REASON_BYTES_MAX: usize = 200;
@@ -114,6 +114,11 @@ fn write_internal_answer(out: &mut Vec<u8>, internal: &Internal, persistence: Pe
         Internal::List(page) => {
             let mut body = Vec::with_capacity(page.bytes + page.timers.len() * 256 + 256);
             write_list(page, write_document, &mut body);
+            write_body(out, "200 OK", "application/json", "", &body, persistence);
+        }
+        Internal::Count(count) => {
+            let mut body = Vec::new();
+            write_count(count, &mut body);
             write_body(out, "200 OK", "application/json", "", &body, persistence);
         }
         Internal::Part(_) | Internal::ListPart(_) => {

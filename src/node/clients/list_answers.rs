@@ -1,8 +1,10 @@
 //! The JSON of lists and counts of timers.
 
 use crate::base::time::WallMs;
-use crate::shard::effects::{ListPage, ListedTimer, TimerView};
-use crate::wire::json::{write_signed, write_string};
+use crate::shard::effects::{ListCount, ListPage, ListedTimer, TimerView};
+use crate::wire::json::{write_number, write_signed, write_string};
+use crate::wire::timer_count::SPANS;
+use crate::wire::timer_list::ListedState;
 use crate::wire::timer_path::write_public_id;
 use crate::wire::wall_time::write_wall_time;
 
@@ -25,6 +27,48 @@ pub fn write_list(page: &ListPage, write_document: WriteDocument, out: &mut Vec<
         write_string(cursor, out);
     }
     write_incomplete(&page.incomplete, out);
+    out.push(b'}');
+}
+
+/// Appends numbers of timers as a JSON document.
+pub fn write_count(count: &ListCount, out: &mut Vec<u8>) {
+    let numbers = &count.numbers;
+    let all = numbers.states.iter().fold(0_u64, |sum, timers| sum.saturating_add(*timers));
+    out.extend_from_slice(b"{\"timers\":");
+    write_number(all, out);
+    let states = ListedState::ALL.iter().map(|state| state.name()).zip(numbers.states);
+    write_numbers("by-state", states, out);
+    if count.has_spans {
+        let spans = SPANS.iter().map(|(name, _)| *name).zip(numbers.spans);
+        write_numbers("due", spans, out);
+    }
+    write_numbers("by-tag", numbers.tags.iter().map(|(tag, count)| (tag.as_str(), *count)), out);
+    write_numbers("by-host", numbers.hosts.iter().map(|(host, n)| (host.as_str(), *n)), out);
+    out.extend_from_slice(b",\"other-tags\":");
+    write_number(numbers.other_tags, out);
+    let (hosts, timers) = (numbers.other_hosts, numbers.timers_of_other_hosts);
+    write_numbers("other-hosts", [("hosts", hosts), ("timers", timers)].into_iter(), out);
+    write_incomplete(&count.incomplete, out);
+    out.push(b'}');
+}
+
+/// Appends a member with named numbers behind other members.
+fn write_numbers<'n>(
+    member: &str,
+    numbers: impl Iterator<Item = (&'n str, u64)>,
+    out: &mut Vec<u8>,
+) {
+    out.push(b',');
+    write_string(member, out);
+    out.extend_from_slice(b":{");
+    for (place, (name, number)) in numbers.enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        write_string(name, out);
+        out.push(b':');
+        write_number(number, out);
+    }
     out.push(b'}');
 }
 
@@ -60,7 +104,6 @@ mod tests {
     use super::*;
     use crate::base::ids::TimerId;
     use crate::shard::effects::TimerView;
-    use crate::wire::timer_list::ListedState;
 
     fn text(page: &ListPage) -> String {
         let mut out = Vec::new();

@@ -1,11 +1,12 @@
-//! What clients and nodes ask of the collection `/timers` with GET: a page of a list, or the page of
+//! What clients and nodes ask of all timers with GET: a page of a list, numbers, or the page of
 //! timers that a node is to hold.
 
 use crate::base::time::Now;
 use crate::core::Core;
 use crate::core::internal_api::PageHead;
+use crate::core::lists::ListAsked;
 use crate::shard::effects::Requester;
-use crate::wire::list_query::{ListQuery, is_of_nodes};
+use crate::wire::list_query::{ListQuery, is_of_nodes, read_count_query};
 use crate::wire::request_head::Method;
 use crate::wire::timer_path::TimerPath;
 
@@ -17,31 +18,36 @@ use crate::node::clients::service::{Caller, NODES_ONLY, Served, Service};
 const NEEDS_TOKENS: &str = "lists show every timer, so they need a token, and this node has none \
     configured: set auth.tokens_file, or ask the admin listener";
 
-/// A GET of the collection.
+/// A GET of the collection, or of its numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Paged {
     /// A node asks which timers it is to hold.
     OfNode(PageHead),
     /// A client asks for a list, with this query.
     List(Box<str>),
+    /// A client asks for numbers, with this query.
+    Count(Box<str>),
 }
 
 impl Paged {
-    /// What the head of a GET of the collection asks for; `None`: it is another request.
+    /// What the head of such a GET asks for; `None`: it is another request.
     pub fn of(line: &RequestLine, query: Option<&str>, head: &[u8]) -> Option<Box<Self>> {
-        if line.path != TimerPath::Collection || line.method != Method::Get {
+        if line.method != Method::Get {
             return None;
         }
         let query = query.unwrap_or("");
-        Some(Box::new(match is_of_nodes(query) {
-            true => Self::OfNode(PageHead::of(query, head)),
-            false => Self::List(query.into()),
-        }))
+        let paged = match line.path {
+            TimerPath::Collection if is_of_nodes(query) => Self::OfNode(PageHead::of(query, head)),
+            TimerPath::Collection => Self::List(query.into()),
+            TimerPath::Count => Self::Count(query.into()),
+            _ => return None,
+        };
+        Some(Box::new(paged))
     }
 }
 
 impl Service {
-    /// Takes a GET of the collection. Appends to `out` as [`Service::serve`] does.
+    /// Takes such a GET. Appends to `out` as [`Service::serve`] does.
     pub fn paged(
         &mut self,
         (now, core): (Now, &mut Core),
@@ -50,17 +56,18 @@ impl Service {
         persistence: Persistence,
         out: &mut Vec<u8>,
     ) -> Served {
-        let query = match paged {
+        let read = match paged {
             Paged::OfNode(head) => {
                 return self.page((now, core), (from, caller), head, persistence, out);
             }
-            Paged::List(query) => query,
+            Paged::List(query) => ListQuery::read(query, now.wall).map(ListAsked::Page),
+            Paged::Count(query) => {
+                read_count_query(query).map(|has_spans| ListAsked::Count { has_spans })
+            }
         };
-        let begun = self.may_list(caller).and_then(|()| {
-            let query = ListQuery::read(query, now.wall);
-            query.map_err(|error| (400, error.to_string()))
-        });
-        let begun = begun.map(|query| core.list(now, from, query));
+        let asked = self.may_list(caller);
+        let asked = asked.and_then(|()| read.map_err(|error| (400, error.to_string())));
+        let begun = asked.map(|asked| core.list(now, from, asked));
         let served = self.settle(begun, persistence, out);
         self.written += u64::from(served == Served::Written);
         served

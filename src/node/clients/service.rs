@@ -259,10 +259,11 @@ impl Service {
                 return self.not_allowed(out, "GET, PUT, DELETE", persistence);
             }
             (TimerPath::References, _) => return self.not_allowed(out, "DELETE", persistence),
+            (TimerPath::Count, _) => return self.not_allowed(out, "GET", persistence),
             (TimerPath::Ping, _) => return self.not_allowed(out, "GET", persistence),
             (TimerPath::Timestamps, _) => return self.not_allowed(out, "POST", persistence),
             (TimerPath::Unknown, _) => {
-                let reason = "no such path; expected /timers, /timers/<id>, /timestamps or /ping";
+                let reason = "no such path; expected /timers, /timers/<id>, /timers/count, /timestamps or /ping";
                 return self.settle(Err((404, reason.into())), persistence, out);
             }
         };
@@ -648,7 +649,7 @@ fn is_for_nodes(line: &RequestLine) -> bool {
     match line.path {
         TimerPath::Timer(_) => line.method == Method::Put,
         TimerPath::References | TimerPath::Ping | TimerPath::Unknown => true,
-        TimerPath::Collection | TimerPath::Timestamps => false,
+        TimerPath::Collection | TimerPath::Count | TimerPath::Timestamps => false,
     }
 }
 

@@ -30,6 +30,7 @@ mod record;
 mod room;
 mod stock;
 mod tags;
+mod tallies;
 
 pub use authorities::AuthorityId;
 pub use changes::{Change, Changes};
@@ -60,6 +61,7 @@ use arrivals::Arrivals;
 use authorities::Authorities;
 use owners::Owners;
 use placements::Placements;
+use tallies::Tallies;
 
 /// The state that a record gets next, and where its slot then is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -113,6 +115,7 @@ pub struct Records {
     counts: Counts,
     limits: Limits,
     changes: Changes,
+    tallies: Tallies,
     arrivals: Arrivals,
     /// Timers that other nodes hold in place of this one, since the start; wraps.
     departures: u32,
@@ -141,6 +144,7 @@ impl Records {
                 promotion: config.cluster.promotion,
             },
             changes: Changes::default(),
+            tallies: Tallies::default(),
             arrivals: Arrivals::default(),
             departures: 0,
         }
@@ -231,6 +235,11 @@ impl Records {
     }
 
     /// What the tags of timers count.
+    pub fn tags(&self) -> &TagCounts {
+        &self.tags
+    }
+
+    /// What the tags of timers count, to tell of changes.
     pub fn tags_mut(&mut self) -> &mut TagCounts {
         &mut self.tags
     }
@@ -324,6 +333,9 @@ impl Records {
         let record = self.slab.get_mut(slot);
         let (former, was_live) = (Former::of(record), record.is_live());
         record.state = next.state();
+        if record.repeat_for.is_marked() {
+            self.tallies.pass(former.state, record.state);
+        }
         assert!(record.is_live() == was_live, "a tombstone has given back what a timer holds");
         match next {
             Next::Armed(at) | Next::BackingOff(at) | Next::HandedOver(at) | Next::Tombstone(at) => {
@@ -404,11 +416,6 @@ impl Records {
     /// How many timers an owner has here.
     pub fn timers_of(&self, owner: &str) -> u64 {
         self.owners.iter().find(|(name, _)| *name == owner).map_or(0, |(_, timers)| timers)
-    }
-
-    /// What the tags of timers count.
-    pub fn tags(&self) -> &TagCounts {
-        &self.tags
     }
 
     /// Takes a slot out of the list that it is in, as if it had come due.

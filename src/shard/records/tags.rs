@@ -86,6 +86,8 @@ impl Records {
 
     /// Counts all tags anew: another node died or returned, or there is another configuration.
     pub fn recount_tags(&mut self, peers: &Peers, tick: Tick) {
+        self.placements.forget_firsts();
+        self.retally();
         let placements = &self.placements;
         self.tags.recount(tick, |group| pops_first(peers, placements.numbered(group.0)));
     }
