@@ -80,3 +80,7 @@ impl Shard {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "count_tests.rs"]
+mod tests;

@@ -336,3 +336,90 @@ fn pages_are_pipelined_and_their_requests_may_be_given_up() {
     }
     assert_eq!(listed.client("client").locations(""), made);
 }
+
+fn count(client: &mut Asker, query: &str) -> Value {
+    let answer = client.ask("GET", &format!("/timers/count{query}"), "");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    serde_json::from_str(answer.text()).expect("JSON")
+}
+
+#[test]
+fn numbers_follow_what_clients_do() {
+    let listed = Listed::start(3);
+    let sink = Sink::start(|_, _| Reaction::never());
+    let mut client = listed.client("client");
+    let none = count(&mut client, "");
+    assert_eq!((&none["timers"], &none["by-host"]), (&0.into(), &serde_json::json!({})));
+    let mut made: Vec<_> =
+        (0..20).map(|_| client.create(&tagged("A", "127.0.0.1:9", 30))).collect();
+    made.extend((0..10).map(|_| client.create(&tagged("B", "10.0.0.1:80", 7_200))));
+    client.create(&document("0.01", None, &sink.uri("/held"), "x"));
+    sink.wait_for(1);
+    let told = count(&mut client, "");
+    assert_eq!(told["timers"], 31);
+    let states = serde_json::json!(
+        {"armed": 30, "ready": 0, "in-flight": 1, "backing-off": 0, "handed-over": 0}
+    );
+    assert_eq!(told["by-state"], states);
+    let due = serde_json::json!(
+        {"overdue": 1, "within-second": 0, "within-minute": 20, "within-hour": 0,
+         "within-day": 10, "later": 0}
+    );
+    assert_eq!(told["due"], due);
+    assert_eq!(told["by-tag"], serde_json::json!({"A": 20, "B": 10}));
+    let hosts = serde_json::json!(
+        {"127.0.0.1:9": 20, "10.0.0.1:80": 10, sink.address.to_string(): 1}
+    );
+    assert_eq!(told["by-host"], hosts);
+    assert_eq!(told["other-tags"], 0);
+    assert_eq!(told["other-hosts"], serde_json::json!({"hosts": 0, "timers": 0}));
+    assert!(told.get("incomplete").is_none());
+    for path in made.drain(..25) {
+        assert_eq!(client.ask("DELETE", &path, "").status, 200);
+    }
+    let told = count(&mut client, "?histogram=false");
+    assert_eq!((&told["timers"], &told["by-tag"]), (&6.into(), &serde_json::json!({"B": 5})));
+    assert!(told.get("due").is_none(), "{told}");
+    let answer = Client::connect(listed.node.admin).request("GET", "/timers/count", "");
+    let by_admin: Value = serde_json::from_str(answer.text()).expect("JSON");
+    assert_eq!((&by_admin["timers"], &by_admin["by-tag"]), (&told["timers"], &told["by-tag"]));
+}
+
+#[test]
+fn hosts_beyond_a_hundred_are_summed_up() {
+    let listed = Listed::start(2);
+    let mut client = listed.client("client");
+    for host in 0..130 {
+        for _ in 0..(if host < 40 { 3 } else { 1 }) {
+            client.create(&tagged("T", &format!("10.0.0.{host}:80"), 600));
+        }
+    }
+    let told = count(&mut client, "");
+    let hosts = told["by-host"].as_object().expect("an object");
+    assert_eq!(hosts.len(), 100);
+    let named: u64 = hosts.values().filter_map(Value::as_u64).sum();
+    let others = told["other-hosts"]["timers"].as_u64().expect("a number");
+    assert_eq!(named + others, 40 * 3 + 90);
+}
+
+#[test]
+fn numbers_are_refused_as_lists_are() {
+    let listed = Listed::start(1);
+    let mut client = listed.client("reader");
+    for (query, names) in [
+        ("?histogram=1", "histogram: expected true or false, got 1"),
+        ("?histogram=true&histogram=true", "histogram: expected once"),
+        ("?tag=a", "query: expected histogram, got tag"),
+    ] {
+        client.ask("GET", &format!("/timers/count{query}"), "").assert_refusal(400, names, query);
+    }
+    for method in ["PUT", "DELETE", "POST"] {
+        let answer = listed.client("client").ask(method, "/timers/count", "");
+        answer.assert_refusal(405, "GET", method);
+    }
+    let open = Node::shared();
+    let refused = open.request("GET", "/timers/count", "");
+    refused.assert_refusal(403, "set auth.tokens_file", "no tokens");
+    let answer = Client::connect(open.admin).request("GET", "/timers/count?x=1", "");
+    assert_eq!((answer.status, answer.text()), (400, "query: expected histogram, got x\n"));
+}

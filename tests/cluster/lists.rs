@@ -114,6 +114,14 @@ fn every_node_lists_the_timers_of_all() {
         assert_eq!(listed.all(place, "state=armed&limit=50", |_, _| {}), made);
         assert!(listed.all(place, "state=ready", |_, _| {}).is_empty());
     }
+    for place in THREE {
+        let answer = listed.ask(place, "GET", "/timers/count", "");
+        let told: Value = serde_json::from_str(&answer.body).expect("JSON");
+        assert!(told.get("incomplete").is_none(), "{told}");
+        assert_eq!((&told["timers"], &told["by-state"]["armed"]), (&90.into(), &90.into()));
+        assert_eq!(told["due"]["within-hour"], 90);
+        assert_eq!(told["by-host"]["127.0.0.1:9"], 90);
+    }
     // Another node goes on with the list.
     let first = listed.page(0, "limit=40");
     let cursor = first["cursor"].as_str().expect("more follow");
@@ -132,6 +140,10 @@ fn a_list_outlives_a_death() {
         }
     });
     assert_eq!(seen, made, "another node holds each timer");
+    let answer = listed.ask(0, "GET", "/timers/count?histogram=false", "");
+    let told: Value = serde_json::from_str(&answer.body).expect("JSON");
+    assert_eq!(told["timers"], 90, "those of the dead node count at others: {told}");
+    assert_eq!(told["incomplete"].as_array().map(Vec::len), Some(1));
     let page = listed.page(0, "limit=1");
     let told = page["incomplete"][0].as_str().expect("a sentence");
     let name = &listed.cluster.names[2];
