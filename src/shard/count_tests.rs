@@ -118,6 +118,6 @@ fn marks_are_brought_up_to_date_in_portions() {
         cluster.tick(0);
         ticks += 1;
     }
-    assert_eq!((ticks, first(&mut cluster, 0)), (3, 10_000));
+    assert_eq!((ticks, first(&mut cluster, 0)), (2, 10_000));
     cluster.audit();
 }

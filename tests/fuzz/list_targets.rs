@@ -2,7 +2,8 @@
 
 use chronos::base::limits::{SHARDS_MAX, TAG_BYTES_MAX};
 use chronos::base::time::WallMs;
-use chronos::wire::list_query::{Cursor, ListQuery, is_of_nodes};
+use chronos::wire::list_query::{Cursor, ListQuery, is_of_nodes, read_count_query};
+use chronos::wire::timer_count::{CountAsk, CountPart, HOSTS_NAMED_MAX};
 use chronos::wire::timer_list::{
     LIST_LIMIT_MAX, ListAsk, Place, STATES_ALL, begin_part, end_part, read_listed, read_part,
     write_listed,
@@ -12,6 +13,7 @@ use chronos::wire::timer_list::{
 pub fn list_query(data: &[u8]) -> bool {
     let text = String::from_utf8_lossy(data);
     is_of_nodes(&text);
+    let _ = read_count_query(&text);
     let now = WallMs(1_796_115_600_000);
     let query = match ListQuery::read(&text, now) {
         Ok(query) => query,
@@ -47,6 +49,30 @@ pub fn list_ask(data: &[u8]) -> bool {
     ask.encode(&mut written);
     assert_eq!(written, data, "written again, it is the same bytes");
     (0..data.len()).for_each(|cut| assert!(ListAsk::decode(&data[..cut]).is_err(), "{cut}"));
+    true
+}
+
+/// Questions of nodes for numbers: what is taken has one form.
+pub fn count_ask(data: &[u8]) -> bool {
+    let Ok(ask) = CountAsk::decode(data) else { return false };
+    let mut written = Vec::new();
+    ask.encode(&mut written);
+    assert_eq!(written, data, "written again, it is the same bytes");
+    true
+}
+
+/// Numbers of nodes: what is taken has one form, and can be summed up.
+pub fn count_part(data: &[u8]) -> bool {
+    let Ok(part) = CountPart::decode(data) else { return false };
+    let mut written = Vec::new();
+    part.encode(&mut written);
+    assert_eq!(written, data, "written again, it is the same bytes");
+    if let Some(numbers) = part.numbers {
+        let mut sum = numbers.clone();
+        sum.add(numbers);
+        sum.name_fewer_hosts();
+        assert!(sum.hosts.len() <= HOSTS_NAMED_MAX);
+    }
     true
 }
 

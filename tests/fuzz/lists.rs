@@ -4,6 +4,7 @@ use chronos::base::ids::TimerId;
 use chronos::base::time::WallMs;
 use chronos::wire::list_query::{Cursor, ListQuery};
 use chronos::wire::peer_message::{PeerMessage, decode_message};
+use chronos::wire::timer_count::{CountAsk, CountPart, Numbers};
 use chronos::wire::timer_list::{
     Filter, ListAsk, ListedCopy, ListedState, PartHead, Place, begin_part, end_part, write_listed,
 };
@@ -68,6 +69,36 @@ fn list_ask() {
     let asks = asks();
     let inputs: Vec<&[u8]> = asks.iter().map(Vec::as_slice).collect();
     fuzz(list_targets::list_ask, &inputs, &[b"\x00", b"\xff\xff", b"\x1f\x0f", b"\x04CALL"]);
+}
+
+#[test]
+fn count_ask() {
+    let ask = |has_spans| {
+        let mut bytes = Vec::new();
+        CountAsk { walk: 7, has_spans }.encode(&mut bytes);
+        bytes
+    };
+    fuzz(list_targets::count_ask, &[&ask(false), &ask(true)], &[b"\x00", b"\x01", b"\x02"]);
+}
+
+#[test]
+fn count_part() {
+    let named = |names: &[&str]| names.iter().map(|name| (name.to_string(), 300)).collect();
+    let numbers = Numbers {
+        states: [1, 2, 3, 4, 1 << 40],
+        spans: [0, 1, 2, 3, 4, u64::MAX],
+        tags: named(&["CALL", "REG"]),
+        hosts: named(&["", "10.0.0.1:80"]),
+        ..Numbers::default()
+    };
+    let part = |numbers| {
+        let mut bytes = Vec::new();
+        CountPart { shards: 3, is_starved: false, numbers }.encode(&mut bytes);
+        bytes
+    };
+    let seeds = [part(None), part(Some(Numbers::default())), part(Some(numbers))];
+    let seeds: Vec<&[u8]> = seeds.iter().map(Vec::as_slice).collect();
+    fuzz(list_targets::count_part, &seeds, &[b"\x00", b"\x01", b"\xff\x01", b"\x04CALL"]);
 }
 
 #[test]

@@ -27,6 +27,7 @@ use chronos::wire::peer_message::{
     TimerCopy, decode_message, decode_result,
 };
 use chronos::wire::resync_json::Reference;
+use chronos::wire::timer_count::{CountAsk, CountPart};
 use chronos::wire::timer_list::{Filter, ListAsk, Place, read_listed, read_part};
 use kit::random::Random;
 
@@ -215,6 +216,10 @@ impl World {
         let walk = self.random.below(40) as u64;
         let mut ask = Vec::new();
         ListAsk { walk, from, limit: *self.random.of(&[1, 7, 1_000]), filter }.encode(&mut ask);
+        if self.random.below(4) == 0 {
+            ask.clear();
+            CountAsk { walk, has_spans: walk % 2 == 0 }.encode(&mut ask);
+        }
         ask.truncate(ask.len() - usize::from(self.random.below(20) == 0));
         ask
     }
@@ -364,8 +369,11 @@ impl World {
     }
 }
 
-/// Whether bytes are a part of a list.
+/// Whether bytes are a part of a list, or numbers.
 fn is_part(mut bytes: &[u8]) -> bool {
+    if CountPart::decode(bytes).is_ok() {
+        return true;
+    }
     let is_begun = read_part(&mut bytes).is_ok();
     while is_begun && !bytes.is_empty() {
         if read_listed(&mut bytes).is_err() {

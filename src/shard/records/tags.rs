@@ -87,7 +87,7 @@ impl Records {
     /// Counts all tags anew: another node died or returned, or there is another configuration.
     pub fn recount_tags(&mut self, peers: &Peers, tick: Tick) {
         self.placements.forget_firsts();
-        self.retally();
+        self.retally(peers);
         let placements = &self.placements;
         self.tags.recount(tick, |group| pops_first(peers, placements.numbered(group.0)));
     }

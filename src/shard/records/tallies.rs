@@ -96,9 +96,10 @@ impl Records {
         self.slab.get_mut(slot).repeat_for = changed.repeat_for;
     }
 
-    /// Begins to bring all marks up to date.
-    pub(super) fn retally(&mut self) {
+    /// Begins to bring all marks up to date, with the first portion.
+    pub(super) fn retally(&mut self, peers: &Peers) {
         self.tallies.next = (!self.slab.is_empty()).then_some(Slot(0));
+        self.tally_on(peers);
     }
 
     /// Goes on to bring marks up to date, by one portion.
