@@ -1,5 +1,6 @@
-//! Pages of lists and numbers of timers that the control thread asks a core for, on behalf of operators. The core answers
-//! into a place of the order; the control thread looks there. Nobody waits for a lock.
+//! Pages of lists and numbers of timers that the control thread asks a core for, on behalf of
+//! operators. The core answers into a place of the order; the control thread looks there. Nobody
+//! waits for a lock.
 
 use std::sync::Arc;
 

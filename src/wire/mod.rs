@@ -21,7 +21,7 @@ pub mod timer_count;
 pub mod timer_json;
 pub mod timer_list;
 pub mod timer_path;
-pub mod wall_time;
+pub(crate) mod wall_time;
 
 #[cfg(test)]
 mod internal_json_tests;

@@ -3,9 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::base::ids::NodeHash;
 use crate::base::ranked::Sites;
-use crate::timer::definition::encode_content;
 use crate::wire::peer_message::{CopyBody, Standing};
-use crate::wire::timer_json::Tag;
 
 #[test]
 fn every_id_has_its_own_place() {
@@ -62,7 +60,10 @@ fn questions_beyond_their_limits_are_refused() {
 
 fn content() -> Vec<u8> {
     let mut content = Vec::new();
-    encode_content("/a", &[Tag { kind: "CALL", count: 2 }], b"opaque", &mut content);
+    // Lengths of target and tags, target, count and length of the tag, tag, opaque.
+    for piece in [&[2, 0, 9, 0][..], b"/a", &[2, 0, 0, 0, 4], b"CALL", b"opaque"] {
+        content.extend_from_slice(piece);
+    }
     content
 }
 

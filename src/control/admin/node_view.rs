@@ -136,7 +136,8 @@ impl NodeView {
         }
     }
 
-    /// Has a core put a page of a list or numbers together. `None`: the cores are too busy, or hang.
+    /// Has a core put a page of a list or numbers together. `None`: the cores are too busy, or
+    /// hang.
     pub(crate) async fn list(&self, asked: ListAsked) -> Option<Answer> {
         let order = Arc::new(ListOrder::new(asked));
         if !self.commander.as_ref()?.list(Arc::clone(&order)) {

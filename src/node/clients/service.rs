@@ -41,8 +41,8 @@ use crate::tls::session::Session;
 /// Bytes above which a content buffer goes back to the allocator after use.
 const CONTENT_BYTES_KEPT: usize = 64 << 10;
 /// The answer to what only clients ask for, where a node speaks TLS.
-pub(super) const NODES_ONLY: &str = "this is TLS between nodes (cluster.tls), for what nodes say alone: \
-    clients ask without TLS here, or over TLS at [node] listen_tls";
+pub(super) const NODES_ONLY: &str = "this is TLS between nodes (cluster.tls), for what nodes say \
+    alone: clients ask without TLS here, or over TLS at [node] listen_tls";
 /// The answer to a node that has not said who it is.
 const UPGRADE_FIRST: &str = "over TLS a node says who it is first: Upgrade: chronos-site/1";
 /// Number of references whose memory is kept.
@@ -263,7 +263,8 @@ impl Service {
             (TimerPath::Ping, _) => return self.not_allowed(out, "GET", persistence),
             (TimerPath::Timestamps, _) => return self.not_allowed(out, "POST", persistence),
             (TimerPath::Unknown, _) => {
-                let reason = "no such path; expected /timers, /timers/<id>, /timers/count, /timestamps or /ping";
+                let reason = "no such path; expected /timers, /timers/<id>, /timers/count, \
+                    /timestamps or /ping";
                 return self.settle(Err((404, reason.into())), persistence, out);
             }
         };

@@ -31,6 +31,7 @@ mod room;
 mod stock;
 mod tags;
 mod tallies;
+mod tally;
 
 pub use authorities::AuthorityId;
 pub use changes::{Change, Changes};
