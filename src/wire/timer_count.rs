@@ -147,11 +147,11 @@ impl CountPart {
             let mut read = Numbers::default();
             let plain = read.states.iter_mut().chain(&mut read.spans);
             for n in plain.chain([&mut read.other_tags]) {
-                *n = any(input)?;
+                *n = whole(input)?;
             }
             read.tags = read_named(input)?;
-            read.other_hosts = any(input)?;
-            read.timers_of_other_hosts = any(input)?;
+            read.other_hosts = whole(input)?;
+            read.timers_of_other_hosts = whole(input)?;
             read.hosts = read_named(input)?;
             numbers = Some(read);
         }
@@ -162,7 +162,7 @@ impl CountPart {
     }
 }
 
-fn any(input: &mut &[u8]) -> Result<u64, PeerMessageError> {
+fn whole(input: &mut &[u8]) -> Result<u64, PeerMessageError> {
     number(input, u64::MAX, PeerMessageError("a number of timers out of range"))
 }
 
@@ -187,7 +187,7 @@ fn read_named(input: &mut &[u8]) -> Result<BTreeMap<String, u64>, PeerMessageErr
         if !is_new {
             return Err(PeerMessageError("names out of order"));
         }
-        named.insert(name.to_owned(), any(input)?);
+        named.insert(name.to_owned(), whole(input)?);
     }
     Ok(named)
 }

@@ -218,7 +218,7 @@ impl World {
         ListAsk { walk, from, limit: *self.random.of(&[1, 7, 1_000]), filter }.encode(&mut ask);
         if self.random.below(4) == 0 {
             ask.clear();
-            CountAsk { walk, has_spans: walk % 2 == 0 }.encode(&mut ask);
+            CountAsk { walk, has_spans: walk.is_multiple_of(2) }.encode(&mut ask);
         }
         ask.truncate(ask.len() - usize::from(self.random.below(20) == 0));
         ask
