@@ -299,8 +299,16 @@ impl Core {
         }
     }
 
-    /// Takes what siblings sent, at most [`INBOX_PER_TURN_MAX`] messages.
+    /// Takes what siblings sent, at most [`INBOX_PER_TURN_MAX`] messages. Then asks what lists need:
+    /// later in the turn callbacks are about to begin, and nothing may be asked of the shard.
     pub(crate) fn inbox(&mut self, now: Now) {
+        self.take_messages(now);
+        if !self.lists.is_empty() || !self.counts.is_empty() {
+            self.list_on(now);
+        }
+    }
+
+    fn take_messages(&mut self, now: Now) {
         let mut budget = INBOX_PER_TURN_MAX;
         while budget > 0 {
             let messages = match self.mesh.receive() {
@@ -339,9 +347,6 @@ impl Core {
     fn tick(&mut self, now: Now) {
         self.now = now;
         self.shard.tick(now, &mut self.outbox);
-        if !self.lists.is_empty() || !self.counts.is_empty() {
-            self.list_on(now);
-        }
         self.note_complete();
     }
 

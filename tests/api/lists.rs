@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::harness::{Answer, Client, Node, document, far_document, request_text};
+use super::harness::{Answer, Client, Node, document, far_document, request_text, until};
 use super::sink::{Reaction, Sink};
 use super::tokens::new_token;
 
@@ -355,7 +355,10 @@ fn numbers_follow_what_clients_do() {
     made.extend((0..10).map(|_| client.create(&tagged("B", "10.0.0.1:80", 7_200))));
     client.create(&document("0.01", None, &sink.uri("/held"), "x"));
     sink.wait_for(1);
-    let told = count(&mut client, "");
+    // It is overdue from the next millisecond on.
+    let told = until("the callback to be overdue", || {
+        Some(count(&mut client, "")).filter(|told| told["due"]["overdue"] == 1)
+    });
     assert_eq!(told["timers"], 31);
     let states = serde_json::json!(
         {"armed": 30, "ready": 0, "in-flight": 1, "backing-off": 0, "handed-over": 0}
@@ -422,4 +425,23 @@ fn numbers_are_refused_as_lists_are() {
     refused.assert_refusal(403, "set auth.tokens_file", "no tokens");
     let answer = Client::connect(open.admin).request("GET", "/timers/count?x=1", "");
     assert_eq!((answer.status, answer.text()), (400, "query: expected histogram, got x\n"));
+}
+
+#[test]
+fn pops_go_on_while_timers_are_listed_and_counted() {
+    let listed = Listed::start(2);
+    let sink = Sink::ok();
+    let mut client = listed.client("client");
+    for _ in 0..60 {
+        client.create(&document("0.02", Some("30"), &sink.uri("/often"), "x"));
+    }
+    let far: BTreeSet<_> = (0..300).map(|_| client.create(&far_document())).collect();
+    sink.wait_for(60);
+    for _ in 0..15 {
+        assert!(client.locations("limit=40").is_superset(&far));
+        assert_eq!(count(&mut client, "")["timers"], 360);
+    }
+    let before = sink.count();
+    sink.wait_for(before + 60);
+    listed.node.assert_alive("lists while timers pop");
 }
