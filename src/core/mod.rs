@@ -299,8 +299,8 @@ impl Core {
         }
     }
 
-    /// Takes what siblings sent, at most [`INBOX_PER_TURN_MAX`] messages. Then asks what lists need:
-    /// later in the turn callbacks are about to begin, and nothing may be asked of the shard.
+    /// Takes what siblings sent, at most [`INBOX_PER_TURN_MAX`] messages. Then asks what lists
+    /// need: later in the turn callbacks are about to begin, and nothing may be asked of the shard.
     pub(crate) fn inbox(&mut self, now: Now) {
         self.take_messages(now);
         if !self.lists.is_empty() || !self.counts.is_empty() {
