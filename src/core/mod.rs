@@ -2,11 +2,13 @@
 //! it under io_uring, the simulators in virtual time.
 
 pub(crate) mod copies;
+pub(crate) mod counts;
 pub mod gate;
 pub(crate) mod gather;
 pub mod internal_api;
 pub(crate) mod internal_document;
 pub mod journal;
+pub(crate) mod lists;
 pub mod mesh;
 pub mod peers;
 pub mod turn;
@@ -22,7 +24,7 @@ use crate::cluster::view::View;
 use crate::cluster::wall_clocks::ClockVerdict;
 use crate::journal::Position;
 use crate::shard::effects::{
-    Answer, Attempt, CallbackOutcome, Dialect, Event, Internal, Outbox, PeerReply, Purpose,
+    Answer, Attempt, CallbackOutcome, Dialect, Event, Internal, LISTED, Outbox, PeerReply, Purpose,
     Refusal, Reply, Request, Requester, Ticket,
 };
 use crate::shard::{Shard, ShardConfig};
@@ -30,8 +32,10 @@ use crate::wire::peer_message::PeerMessage;
 use crate::wire::resync_json::Reference;
 
 use crate::core::copies::Copies;
+use crate::core::counts::{Counts, IS_COUNT};
 use crate::core::gather::{GATHERED, Gathers, PageAsked};
 use crate::core::journal::{CoreJournal, JournalCounters, WaitingResult};
+use crate::core::lists::{ListAsked, Lists, Order, Whom};
 use crate::core::mesh::{MeshPort, Message, Remote};
 use crate::core::peers::actions::{InboundId, PeerAction, PeerError};
 use crate::core::peers::behind::Behind;
@@ -58,6 +62,8 @@ pub struct Core {
     peering: Peering,
     inbounds: Inbounds,
     gathers: Gathers,
+    lists: Lists,
+    counts: Counts,
     journal: Option<Box<CoreJournal>>,
     /// Since when all shards of the node are complete, and since when this one told that it is.
     complete_since: CompleteSince,
@@ -102,6 +108,8 @@ impl Core {
             inbounds: Inbounds::new(own, shards, identity.accepts_strangers),
             shard: Shard::new(config, now),
             gathers: Gathers::default(),
+            lists: Lists::default(),
+            counts: Counts::default(),
             journal: None,
             complete_since: identity.complete_since,
             told_complete: WallMs(0),
@@ -165,7 +173,7 @@ impl Core {
                 self.shards.owner(target.id)
             }
             Request::Merge(copy) => self.shards.owner(copy.standing.id),
-            Request::Collect(_) | Request::Forget(_) => {
+            Request::Collect(_) | Request::Forget(_) | Request::List(_) => {
                 unreachable!("every shard is asked for its own part")
             }
         };
@@ -194,6 +202,52 @@ impl Core {
         if sent.is_err() {
             let answer = Answer::Refused(Refusal::CoreBusy);
             self.outbox.reply(from, answer);
+        }
+    }
+
+    /// Takes a client's question for a page of a list, or for numbers. [`Core::replies`] gives the
+    /// answer.
+    pub fn list(&mut self, now: Now, from: Requester, asked: ListAsked) {
+        let view = self.peering.view().clone();
+        let nodes = view.connected_nodes();
+        let others = self.peering.believed().filter(|(peer, ..)| nodes.contains(*peer));
+        let others = others.map(|(peer, liveness, dialect)| {
+            let can_be_asked = match (liveness, dialect) {
+                (Liveness::Alive, Dialect::Frames) => Ok(()),
+                (Liveness::Alive, Dialect::Http) => Err("a node of the original service"),
+                _ => Err("not reached"),
+            };
+            (peer, can_be_asked)
+        });
+        let hello = self.peering.hello();
+        let own = (hello.incarnation ^ u64::from(hello.shard) << 32, self.shards);
+        let begun = match asked {
+            ListAsked::Page(query) => self.lists.begin(now, own, (&view, others), from, query),
+            ListAsked::Count { has_spans } => {
+                self.counts.begin(now, own, (&view, others), from, has_spans)
+            }
+        };
+        if let Err(refusal) = begun {
+            self.outbox.reply(from, Answer::Refused(refusal));
+        }
+    }
+
+    /// Asks shards and nodes for the lists and numbers that are being put together.
+    fn list_on(&mut self, now: Now) {
+        let mut orders = Vec::new();
+        let view = self.peering.view().clone();
+        let of = (self.own, &*view);
+        self.lists.tick(now, of, &mut orders, &mut self.outbox.replies);
+        self.counts.tick(now, of, &mut orders, &mut self.outbox.replies);
+        for Order { whom, from, ask } in orders {
+            match whom {
+                Whom::Shard(shard) => self.ask(now, shard, from, &Request::List(&ask)),
+                Whom::Peer(peer, shard) => {
+                    let (generation, request) = (from.generation, from.request);
+                    let bytes = self.outbox.encode(&PeerMessage::List { shard, ask: &ask });
+                    self.outbox.tell(peer, Purpose::List { generation, request }, bytes);
+                }
+            }
         }
     }
 
@@ -248,8 +302,16 @@ impl Core {
         }
     }
 
-    /// Takes what siblings sent, at most [`INBOX_PER_TURN_MAX`] messages.
+    /// Takes what siblings sent, at most [`INBOX_PER_TURN_MAX`] messages. Then asks what lists
+    /// need: later in the turn callbacks are about to begin, and nothing may be asked of the shard.
     pub(crate) fn inbox(&mut self, now: Now) {
+        self.take_messages(now);
+        if !self.lists.is_empty() || !self.counts.is_empty() {
+            self.list_on(now);
+        }
+    }
+
+    fn take_messages(&mut self, now: Now) {
         let mut budget = INBOX_PER_TURN_MAX;
         while budget > 0 {
             let messages = match self.mesh.receive() {
@@ -330,6 +392,16 @@ impl Core {
                     Some(whole) => whole,
                     None => continue,
                 }
+            } else if reply.to.connection == LISTED && reply.to.shard == self.own {
+                let (now, view) = (self.now, self.peering.view());
+                let whole = match reply.to.request & IS_COUNT {
+                    0 => self.lists.take(now, view, reply),
+                    _ => self.counts.take(now, view, reply),
+                };
+                match whole {
+                    Some(whole) => whole,
+                    None => continue,
+                }
             } else {
                 reply
             };
@@ -363,7 +435,8 @@ impl Core {
         let peers = (peers != MonoNs(u64::MAX)).then(|| peers.tick_ceil());
         let journal = self.journal.as_ref().and_then(|journal| journal.next_wake(self.now.mono));
         let journal = journal.map(MonoNs::tick_ceil);
-        [self.shard.next_wake(), peers, journal].into_iter().flatten().min()
+        let lists = [self.lists.next_wake(), self.counts.next_wake()].into_iter().flatten().min();
+        [self.shard.next_wake(), peers, journal, lists].into_iter().flatten().min()
     }
 
     /// This core's shard.

@@ -270,6 +270,10 @@ impl Engine {
                     self.change_destinations(|them| them.listeners.set_view(&view));
                 }
                 Command::BackUp => core.back_up(),
+                Command::List(order) => {
+                    let (own, asked) = (ShardIndex(self.own as u16), order.asked.clone());
+                    core.list(now, self.clients.ordered.begin(own, order), asked);
+                }
                 Command::Resynchronise => core.resynchronise(now),
                 Command::Copies(copies) => core.merge(now, &copies),
                 Command::Members(addresses) => {

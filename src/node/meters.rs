@@ -195,6 +195,10 @@ meters! {
     deletes: Counter,
     /// Timers read by GET.
     reads: Counter,
+    /// Timers told for pages of lists, to cores and nodes that put pages together.
+    listed: Counter,
+    /// Looks at timers for lists and counts, of some 10 ns each.
+    list_looks: Counter,
     /// Timers accepted that will never pop because repeat-for is shorter than the interval.
     never_firing: Counter,
     /// Callbacks answered 2xx.

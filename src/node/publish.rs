@@ -30,6 +30,8 @@ pub fn publish(engine: &mut Engine) -> bool {
     meters.updates.set(counted.updates);
     meters.deletes.set(counted.deletes);
     meters.reads.set(counted.reads);
+    meters.listed.set(counted.listed);
+    meters.list_looks.set(counted.list_looks);
     meters.never_firing.set(counted.never_firing);
     meters.pops_delivered.set(counted.delivered);
     meters.pops_failed.set(counted.failed);

@@ -96,6 +96,13 @@ impl Shard {
                 PeerResult::NotFound
             }
             PeerMessage::Orders(lines) => self.take_orders(teller, lines, outbox),
+            PeerMessage::List { shard, .. } if shard != self.config.own.0 => PeerResult::NotFound,
+            PeerMessage::List { ask, .. } => match self.listed_part(now, ask) {
+                Ok(part) => {
+                    return outbox.answer(ticket, &PeerResult::Found(&part), Position::default());
+                }
+                Err(_) => PeerResult::Refused(PeerRefusal::Malformed),
+            },
             PeerMessage::Missed { id, by } => {
                 self.offer_missed(id, by, outbox);
                 PeerResult::Held

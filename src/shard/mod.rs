@@ -31,6 +31,7 @@
 mod calendars;
 mod collect;
 mod config;
+mod count;
 pub mod counters;
 pub mod effects;
 mod ended;
@@ -38,6 +39,7 @@ mod flow;
 pub mod inspect;
 pub mod journal;
 mod keep;
+mod list;
 mod merge;
 mod news;
 mod parts;
@@ -68,6 +70,8 @@ use counters::Counters;
 use effects::{Attempt, Dialect, Event, Outbox, Refusal};
 use parts::calendars::Calendars;
 use parts::collect::Collect;
+use parts::count::Countings;
+use parts::list::Lists;
 use parts::minting::Minting;
 use parts::peers::{FULL_MS, Peers, Teller};
 use parts::pops::Pops;
@@ -93,6 +97,8 @@ pub struct Shard {
     reconcile: Reconcile,
     collect: Collect,
     calendars: Calendars,
+    lists: Lists,
+    countings: Countings,
     clock: HybridClock,
     minting: Minting,
     turns: Turns,
@@ -130,6 +136,8 @@ impl Shard {
             reconcile: Reconcile::default(),
             collect: Collect::default(),
             calendars: Calendars::default(),
+            lists: Lists::default(),
+            countings: Countings::default(),
             clock: HybridClock::new(config.instance, config.cluster.clock_skew_max_ms),
             minting: Minting::new(minter, now),
             turns: Turns::new(tick),
@@ -199,6 +207,10 @@ impl Shard {
         self.ask_on(now, outbox);
         self.reconcile(now, outbox);
         self.collect(now, outbox);
+        self.records.tally_on(&self.peers);
+        if self.lists.end_idle(tick) {
+            self.records.arrivals_mut().watch(false);
+        }
         self.counters.misplaced = self.reconcile.misplaced();
         self.counters.lacking = self.reconcile.lacking();
         let lacking = self.peers.lacking().intersection(self.peers.view.connected_nodes());
@@ -294,10 +306,12 @@ impl Shard {
             return None;
         }
         let is_behind = self.pops.is_behind || !self.pops.released.is_empty();
-        if is_behind || self.records.hosts().has_waiting_in_trouble() {
+        let is_tallying = !self.records.tallies().is_settled();
+        if is_behind || is_tallying || self.records.hosts().has_waiting_in_trouble() {
             return Some(Tick(0));
         }
-        let flows = self.records.hosts().flows_wake();
+        let flows =
+            self.records.hosts().flows_wake().into_iter().chain(self.lists.next_wake()).min();
         let work = [self.reconcile.next_wake(), self.questions.next_wake(), flows];
         let wakes = [self.records.next_wake(), self.collect.next_wake()].into_iter().chain(work);
         wakes.flatten().min()

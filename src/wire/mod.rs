@@ -13,6 +13,7 @@ pub mod internal_json;
 pub(crate) mod json;
 pub mod leb128;
 pub mod ndjson;
+pub mod list_query;
 pub mod peer_frame;
 pub mod peer_message;
 mod plain_timer;
@@ -21,9 +22,12 @@ pub mod request_head;
 pub mod resync_json;
 pub(crate) mod text;
 pub mod thrift;
+pub mod timer_count;
 pub mod timer_json;
 pub(crate) mod timer_options;
+pub mod timer_list;
 pub mod timer_path;
+pub(crate) mod wall_time;
 
 #[cfg(test)]
 mod internal_json_tests;

@@ -49,6 +49,8 @@ pub enum TimerPath {
     Bulk,
     /// `/timers/references`.
     References,
+    /// `/timers/count`.
+    Count,
     /// `/ping`.
     Ping,
     /// `/timestamps`.
@@ -118,6 +120,7 @@ fn parse_plain_path(path: &[u8]) -> TimerPath {
         Some(b"" | b"/") => TimerPath::Collection,
         Some(b"/bulk") => TimerPath::Bulk,
         Some(b"/references") => TimerPath::References,
+        Some(b"/count") => TimerPath::Count,
         Some([b'/', id @ ..]) => parse_id(id).map_or(TimerPath::Unknown, TimerPath::Timer),
         None if path == b"/ping" => TimerPath::Ping,
         None if path == b"/timestamps" => TimerPath::Timestamps,
@@ -204,6 +207,8 @@ mod tests {
         assert_eq!(parse_path("/timers/"), TimerPath::Collection);
         assert_eq!(parse_path("/timers/references"), TimerPath::References);
         assert_eq!(parse_path("/timers/bulk"), TimerPath::Bulk);
+        assert_eq!(parse_path("/timers/count"), TimerPath::Count);
+        assert_eq!(parse_path("/timers/count/"), TimerPath::Unknown);
         assert_eq!(parse_path("/ping"), TimerPath::Ping);
         assert_eq!(parse_path("/timestamps"), TimerPath::Timestamps);
         for other in [

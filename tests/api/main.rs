@@ -16,6 +16,7 @@ mod hosts;
 mod http;
 mod internal;
 mod limits;
+mod lists;
 mod memory;
 mod options;
 mod problems;

@@ -27,6 +27,7 @@ mod cables;
 mod deaths;
 mod destinations;
 mod hostile;
+mod lists;
 mod mixed;
 mod nonsense;
 mod options;
@@ -56,6 +57,7 @@ const STORIES: &[&[Story]] = &[
     deaths::STORIES,
     destinations::STORIES,
     secrets::STORIES,
+    lists::STORIES,
     signatures::STORIES,
     token_limits::STORIES,
     sites::STORIES,

@@ -285,6 +285,7 @@ fn reasons_of_errors_are_said_by_the_program() {
         Refusal::Clock,
         Refusal::HasLeft,
         Refusal::Joining,
+        Refusal::ListsFull,
         Refusal::CoreBusy,
     ];
     for refusal in refusals {

@@ -6,6 +6,8 @@ mod destination_targets;
 mod destinations;
 mod journal;
 mod journal_targets;
+mod list_targets;
+mod lists;
 mod mutation;
 mod nonsense;
 mod option_targets;

@@ -53,6 +53,7 @@ pub fn peer_message(data: &[u8]) -> bool {
         PeerMessage::Orders(lines) => assert!(lines.len() <= ORDERS_BYTES_MAX),
         PeerMessage::Fetch(_) => assert_eq!(taken.len(), 9),
         PeerMessage::Missed { .. } | PeerMessage::NoRoom { .. } => assert_eq!(taken.len(), 13),
+        PeerMessage::List { ask, .. } => assert!(taken.ends_with(ask)),
     }
     true
 }

@@ -446,6 +446,7 @@ pub fn timer_id(data: &[u8]) -> bool {
         TimerPath::Collection
         | TimerPath::Bulk
         | TimerPath::References
+        | TimerPath::Count
         | TimerPath::Ping
         | TimerPath::Timestamps => true,
         TimerPath::Unknown => false,

@@ -248,6 +248,7 @@ impl World {
             Refusal::HostQueueFull => limits.host_queue,
             Refusal::CoreBusy => asker.limits_met().mesh,
             Refusal::IdsExhausted
+            | Refusal::ListsFull
             | Refusal::HasLeft
             | Refusal::Joining
             | Refusal::NoReplica

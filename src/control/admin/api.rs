@@ -23,7 +23,7 @@ use super::metrics;
 use super::node_view::{NodeState, NodeView};
 use super::problems::as_problem;
 use super::process::{self, ProcessUse};
-use super::status;
+use super::{status, timers};
 use crate::control::cluster::desk::OrderError;
 use crate::control::recovery_progress::progress;
 use crate::control::tags::board::{Members, TagBoard};
@@ -36,7 +36,7 @@ const TIMES: Times = Times { head: Duration::from_secs(3), life: Duration::from_
 const BODY_BYTES_MAX: usize = 128 << 10;
 
 const NOT_FOUND: &str = "the admin API has /healthz, /readyz, /metrics, /status, /cluster, \
-     /destinations[/<HOST>], /statistics/tags[/<TAG>]\n";
+     /destinations[/<HOST>], /timers[/count], /statistics/tags[/<TAG>]\n";
 
 /// What the handlers read.
 #[derive(Clone)]
@@ -108,6 +108,8 @@ fn router(state: AdminState) -> Router {
         )
         .route("/statistics/tags", get(all_tags))
         .route("/statistics/tags/{*tag}", get(one_tag))
+        .route("/timers", get(timers::list))
+        .route("/timers/count", get(timers::count))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         // Inside of the guard, so that what it refuses wakes no core.
         .layer(from_fn_with_state(state.clone(), after_refresh))

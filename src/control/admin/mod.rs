@@ -12,3 +12,4 @@ pub(crate) mod node_view;
 mod problems;
 mod process;
 mod status;
+mod timers;

@@ -9,6 +9,7 @@ use crate::wire::problem::{Kind, PROBLEM_TYPE, write_problem};
 use crate::wire::timer_path::write_public_id;
 
 use super::document::write_document;
+use crate::node::clients::list_answers::{write_count, write_list};
 
 /// Most characters of a reason that is sent. The reason may quote what a client sent.
 const REASON_BYTES_MAX: usize = 200;
@@ -108,7 +109,8 @@ pub(super) fn too_many_creates(quota: &Quota) -> String {
     )
 }
 
-/// Appends an answer to another node (docs/compat/timer-service.md §5.2 and §5.3).
+/// Appends an answer to another node (docs/compat/timer-service.md §5.2 and §5.3), or of many
+/// timers.
 fn write_internal_answer(out: &mut Vec<u8>, internal: &Internal, persistence: Persistence) {
     match internal {
         Internal::Page { body, count, has_more } => {
@@ -120,7 +122,19 @@ fn write_internal_answer(out: &mut Vec<u8>, internal: &Internal, persistence: Pe
             write_body(out, status, "application/json", &extra, body, persistence);
         }
         Internal::Accepted => write_body(out, "202 Accepted", "text/plain", "", b"", persistence),
-        Internal::Part(_) => unreachable!("parts of a page are put together before"),
+        Internal::List(page) => {
+            let mut body = Vec::with_capacity(page.bytes + page.timers.len() * 256 + 256);
+            write_list(page, write_document, &mut body);
+            write_body(out, "200 OK", "application/json", "", &body, persistence);
+        }
+        Internal::Count(count) => {
+            let mut body = Vec::new();
+            write_count(count, &mut body);
+            write_body(out, "200 OK", "application/json", "", &body, persistence);
+        }
+        Internal::Part(_) | Internal::ListPart(_) => {
+            unreachable!("parts of a page are put together before")
+        }
     }
 }
 
@@ -190,6 +204,7 @@ pub(super) fn kind_of(refusal: Refusal) -> (u16, Kind) {
         | Refusal::BytesFull
         | Refusal::HostQueueFull
         | Refusal::IdsExhausted
+        | Refusal::ListsFull
         | Refusal::WritesFull
         | Refusal::CoreBusy => (503, Kind::Limit),
         Refusal::NoReplica

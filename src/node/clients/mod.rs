@@ -8,8 +8,10 @@ pub(crate) mod connection;
 mod connection_bulk;
 #[cfg(test)]
 mod connection_tests;
-mod document;
+pub(crate) mod document;
 mod head_memory;
+pub(crate) mod list_answers;
+mod lists;
 mod request_line;
 pub(crate) mod table;
 mod table_tls;

@@ -41,7 +41,8 @@ impl RequestLine {
 
     /// Returns whether the answer may be long: a timer, or a page of timers.
     pub fn is_read(&self) -> bool {
-        let has_content = matches!(self.path, TimerPath::Timer(_) | TimerPath::Collection);
+        let has_content =
+            matches!(self.path, TimerPath::Timer(_) | TimerPath::Collection | TimerPath::Count);
         self.method == Method::Get && has_content
     }
 }

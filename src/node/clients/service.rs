@@ -46,8 +46,8 @@ use crate::tls::session::Session;
 /// Bytes above which a content buffer goes back to the allocator after use.
 const CONTENT_BYTES_KEPT: usize = 64 << 10;
 /// The answer to what only clients ask for, where a node speaks TLS.
-const NODES_ONLY: &str = "this is TLS between nodes (cluster.tls), for what nodes say alone: \
-    clients ask without TLS here, or over TLS at [node] listen_tls";
+pub(super) const NODES_ONLY: &str = "this is TLS between nodes (cluster.tls), for what nodes say \
+    alone: clients ask without TLS here, or over TLS at [node] listen_tls";
 /// The answer to a node that has not said who it is.
 const UPGRADE_FIRST: &str = "over TLS a node says who it is first: Upgrade: chronos-site/1";
 /// The answer to a node that does not say of which site it is.
@@ -264,17 +264,18 @@ impl Service {
                 let asked = self.ask_timestamps(from, line.count);
                 return self.settle(asked, persistence, out);
             }
-            (TimerPath::Collection | TimerPath::Bulk, _) => {
-                return self.not_allowed(out, "POST", persistence);
-            }
+            (TimerPath::Collection, _) => return self.not_allowed(out, "GET, POST", persistence),
+            (TimerPath::Bulk, _) => return self.not_allowed(out, "POST", persistence),
             (TimerPath::Timer(_), _) => {
                 return self.not_allowed(out, "GET, PUT, DELETE", persistence);
             }
             (TimerPath::References, _) => return self.not_allowed(out, "DELETE", persistence),
+            (TimerPath::Count, _) => return self.not_allowed(out, "GET", persistence),
             (TimerPath::Ping, _) => return self.not_allowed(out, "GET", persistence),
             (TimerPath::Timestamps, _) => return self.not_allowed(out, "POST", persistence),
             (TimerPath::Unknown, _) => {
-                let reason = "no such path; expected /timers, /timers/<id>, /timestamps or /ping";
+                let reason = "no such path; expected /timers, /timers/<id>, /timers/count, \
+                    /timestamps or /ping";
                 return self.settle(Err((404, reason.into())), persistence, out);
             }
         };
@@ -699,7 +700,7 @@ impl Service {
     }
 
     /// Writes the refusal of a request that is not taken.
-    fn settle(
+    pub(super) fn settle(
         &mut self,
         taken: Result<(), (u16, String)>,
         persistence: Persistence,
@@ -748,7 +749,7 @@ fn is_for_nodes(line: &RequestLine) -> bool {
     match line.path {
         TimerPath::Timer(_) => line.method == Method::Put,
         TimerPath::References | TimerPath::Ping | TimerPath::Unknown => true,
-        TimerPath::Collection | TimerPath::Bulk | TimerPath::Timestamps => false,
+        TimerPath::Collection | TimerPath::Bulk | TimerPath::Count | TimerPath::Timestamps => false,
     }
 }
 

@@ -47,7 +47,7 @@ impl Role {
         match self {
             Role::Client | Role::Operator => true,
             Role::Reader => match path {
-                TimerPath::Timer(_) | TimerPath::Collection => {
+                TimerPath::Timer(_) | TimerPath::Collection | TimerPath::Count => {
                     matches!(method, Method::Get | Method::Head)
                 }
                 TimerPath::Bulk | TimerPath::Timestamps | TimerPath::References => false,

@@ -48,6 +48,7 @@ impl Records {
         ];
         self.audit_tags(peers)?;
         self.audit_owners()?;
+        self.audit_tallies(peers)?;
         self.hosts.audit()?;
         match checks.iter().find(|(_, found, expected)| found != expected) {
             Some((what, found, expected)) => Err(format!("{what}: {found}, expected {expected}")),

@@ -18,6 +18,16 @@ impl AuthorityId {
     /// No authority: that of a tombstone.
     pub const NONE: AuthorityId = AuthorityId(u32::MAX);
 
+    /// The number of its place.
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The authority at the place with this number.
+    pub const fn numbered(number: u32) -> Self {
+        Self(number)
+    }
+
     fn slot(self) -> Slot {
         Slot(self.0)
     }
@@ -27,6 +37,8 @@ impl AuthorityId {
 struct Authority {
     /// Live timers that name the authority.
     timers: u32,
+    /// Those of them of which this node is the first to pop.
+    tallied: u32,
     /// The host of the authority, while the host has a lane.
     host: Option<HostId>,
     /// Whether the host answered when it was called last.
@@ -84,7 +96,8 @@ impl Authorities {
             return (AuthorityId(place), known.host);
         }
         self.text_bytes += text_bytes(text);
-        let slot = self.all.insert(Authority { timers: 1, host: None, is_proven: false });
+        let slot =
+            self.all.insert(Authority { timers: 1, tallied: 0, host: None, is_proven: false });
         if slot.index() == self.texts.len() {
             self.texts.push(text.into());
         } else {
@@ -137,6 +150,19 @@ impl Authorities {
     /// Live timers that name the authority.
     pub fn timers(&self, id: AuthorityId) -> u32 {
         self.all.get(id.slot()).timers
+    }
+
+    /// Counts one more timer, or one fewer, of which this node is the first to pop.
+    #[inline]
+    pub fn tally(&mut self, id: AuthorityId, is_more: bool) {
+        let known = self.all.get_mut(id.slot());
+        known.tallied = if is_more { known.tallied + 1 } else { known.tallied - 1 };
+    }
+
+    /// Timers of which this node is the first to pop, of each authority from a place on.
+    pub fn tallies_from(&self, place: u32) -> impl Iterator<Item = (AuthorityId, u32)> {
+        let places = self.all.occupied_from(Slot(place));
+        places.map(|slot| (AuthorityId(slot.0), self.all.get(slot).tallied))
     }
 
     /// Live timers that name any authority.

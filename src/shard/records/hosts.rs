@@ -176,7 +176,7 @@ impl Hosts {
 
     /// An authority that timers name, as written.
     #[inline]
-    pub(super) fn authority_named(&self, authority: AuthorityId) -> &str {
+    pub fn authority_named(&self, authority: AuthorityId) -> &str {
         self.authorities.text(authority)
     }
 
@@ -195,6 +195,22 @@ impl Hosts {
     #[inline]
     pub fn host_of(&self, authority: AuthorityId) -> Option<&Host> {
         self.authorities.host(authority).map(|host| self.get(host))
+    }
+
+    /// See [`Authorities::tally`].
+    #[inline]
+    pub(super) fn tally(&mut self, authority: AuthorityId, is_more: bool) {
+        self.authorities.tally(authority, is_more);
+    }
+
+    /// See [`Authorities::tallies_from`].
+    pub fn tallies_from(&self, place: u32) -> impl Iterator<Item = (AuthorityId, u32)> {
+        self.authorities.tallies_from(place)
+    }
+
+    /// Tallied timers of all authorities.
+    pub(super) fn tallied(&self) -> u64 {
+        self.tallies_from(0).map(|(_, tallied)| u64::from(tallied)).sum()
     }
 
     /// How many authorities timers name, or hosts with lanes have.

@@ -1,7 +1,7 @@
 //! How a record begins, changes and ends. Each step takes and gives back all that the record names:
 //! its payload, its placement, its host's authority, its tags, its owner, its entry in the index.
 
-use super::record::Ms48;
+use super::record::Ms47;
 use super::{AuthorityId, Former, Next, Outline, Placement, PlacementId, Record, Records, State};
 use crate::base::ids::Slot;
 use crate::base::planted::{Bug, is_planted};
@@ -26,12 +26,12 @@ impl Records {
         if let Some(held) = &held {
             self.release(tick, held);
         }
-        let record = Record {
+        let mut record = Record {
             id: outline.id,
             version: outline.key.version,
             start: outline.start,
             interval_ms: outline.interval_ms,
-            repeat_for: Ms48::new(outline.repeat_for_ms),
+            repeat_for: Ms47::new(outline.repeat_for_ms),
             sequence: outline.key.sequence,
             payload: self.payloads.insert(content),
             placement: self.placements.enter(&outline.placement),
@@ -40,6 +40,7 @@ impl Records {
             attempts: 0,
         };
         self.counts.timers += 1;
+        self.enter_tallies(peers, &mut record);
         self.enter_counts(peers, tick, &record);
         let pops_at = self.takes_over_at(&record, tick);
         self.put(slot.zip(held), record, pops_at)
@@ -58,7 +59,7 @@ impl Records {
             version: outline.key.version,
             start: outline.start,
             interval_ms,
-            repeat_for: Ms48::new(outline.repeat_for_ms),
+            repeat_for: Ms47::new(outline.repeat_for_ms),
             sequence: outline.key.sequence,
             payload: PayloadRef::EMPTY,
             placement: self.placements.enter(&outline.placement),
@@ -74,10 +75,12 @@ impl Records {
     /// Makes a tombstone of a timer. The numbers of the timer have been brought up to date.
     pub fn entomb(&mut self, tick: Tick, slot: Slot) {
         let record = *self.slab.get(slot);
+        self.leave_tallies(&record);
         self.leave_counts(tick, &record);
         let record = self.slab.get_mut(slot);
         let former = Former::of(record);
         let payload = record.payload;
+        record.repeat_for = record.repeat_for.marked(false);
         record.state = State::Tombstone;
         record.payload = PayloadRef::EMPTY;
         record.authority = AuthorityId::NONE;
@@ -101,6 +104,7 @@ impl Records {
         assert_eq!(removed, Some(slot), "the index names every record");
         let record = self.slab.remove(slot);
         // The journal may hold the timer still: it has not heard yet that the timer ended.
+        self.departures = self.departures.wrapping_add(u32::from(record.is_live()));
         if record.is_live() || self.changes.is_pending(slot) {
             self.changes.forgotten(record.id);
         }
@@ -164,7 +168,10 @@ impl Records {
         }
         self.move_tags(peers, tick, &record, former);
         self.placements.leave(former);
-        record
+        if entered != former {
+            self.tally_again(peers, slot);
+        }
+        *self.slab.get(slot)
     }
 
     /// Changes the placement of a record. A timer that waits for its pop waits anew if its delay
@@ -211,6 +218,7 @@ impl Records {
     /// Gives back what a record held beyond its slot: payload, host, placement, its count.
     fn release(&mut self, tick: Tick, held: &Record) {
         if held.is_live() {
+            self.leave_tallies(held);
             self.leave_counts(tick, held);
         }
         self.placements.leave(held.placement);
@@ -234,6 +242,7 @@ impl Records {
             return slot;
         }
         let slot = self.slab.insert(record);
+        self.arrivals.note(slot);
         self.changes.whole(slot);
         self.links.ensure(slot);
         let slab = &self.slab;

@@ -17,6 +17,7 @@
 //! [`Records::next_in_trouble`] take a slot out and leave its state as it was;
 //! [`Records::transition`] gives the slot its next state and place. Nobody else moves a slot.
 
+mod arrivals;
 mod audit;
 mod authorities;
 mod changes;
@@ -31,6 +32,8 @@ mod room;
 mod ruled;
 mod stock;
 mod tags;
+mod tallies;
+mod tally;
 
 pub use authorities::AuthorityId;
 pub use changes::{Change, Changes};
@@ -58,9 +61,11 @@ use crate::store::wheel::{Advanced, Wheel};
 
 use super::config::ShardConfig;
 use super::tag_counts::TagCounts;
+use arrivals::Arrivals;
 use authorities::Authorities;
 use owners::Owners;
 use placements::Placements;
+use tallies::Tallies;
 
 /// The state that a record gets next, and where its slot then is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,6 +119,10 @@ pub struct Records {
     counts: Counts,
     limits: Limits,
     changes: Changes,
+    tallies: Tallies,
+    arrivals: Arrivals,
+    /// Timers that other nodes hold in place of this one, since the start; wraps.
+    departures: u32,
 }
 
 impl Records {
@@ -139,6 +148,9 @@ impl Records {
                 promotion: config.cluster.promotion,
             },
             changes: Changes::default(),
+            tallies: Tallies::default(),
+            arrivals: Arrivals::default(),
+            departures: 0,
         }
     }
 
@@ -216,7 +228,22 @@ impl Records {
         &mut self.changes
     }
 
+    /// The records that began while somebody goes through all of them.
+    pub fn arrivals_mut(&mut self) -> &mut Arrivals {
+        &mut self.arrivals
+    }
+
+    /// How many timers have moved to other nodes; wraps.
+    pub fn departures(&self) -> u32 {
+        self.departures
+    }
+
     /// What the tags of timers count.
+    pub fn tags(&self) -> &TagCounts {
+        &self.tags
+    }
+
+    /// What the tags of timers count, to tell of changes.
     pub fn tags_mut(&mut self) -> &mut TagCounts {
         &mut self.tags
     }
@@ -310,6 +337,9 @@ impl Records {
         let record = self.slab.get_mut(slot);
         let (former, was_live) = (Former::of(record), record.is_live());
         record.state = next.state();
+        if record.repeat_for.is_marked() {
+            self.tallies.pass(former.state, record.state);
+        }
         assert!(record.is_live() == was_live, "a tombstone has given back what a timer holds");
         match next {
             Next::Armed(at) | Next::BackingOff(at) | Next::HandedOver(at) | Next::Tombstone(at) => {
@@ -390,11 +420,6 @@ impl Records {
     /// How many timers an owner has here.
     pub fn timers_of(&self, owner: &str) -> u64 {
         self.owners.iter().find(|(name, _)| *name == owner).map_or(0, |(_, timers)| timers)
-    }
-
-    /// What the tags of timers count.
-    pub fn tags(&self) -> &TagCounts {
-        &self.tags
     }
 
     /// Takes a slot out of the list that it is in, as if it had come due.

@@ -85,6 +85,9 @@ impl Placement {
 struct Entry {
     placement: Placement,
     timers: u64,
+    /// Whether this node is the first to pop, as far as it knows which nodes live; `None`: not
+    /// looked at yet.
+    is_first: Option<bool>,
 }
 
 /// All placements of a shard.
@@ -139,6 +142,22 @@ impl Placements {
         self.free.push(id.0);
     }
 
+    /// Whether this node is the first to pop; `None`: nobody has looked.
+    #[inline]
+    pub fn first_of(&self, id: PlacementId) -> Option<bool> {
+        self.entries[id.0 as usize].is_first
+    }
+
+    /// Keeps whether this node is the first to pop.
+    pub fn note_first(&mut self, id: PlacementId, is_first: bool) {
+        self.entries[id.0 as usize].is_first = Some(is_first);
+    }
+
+    /// Forgets of all placements whether this node is the first to pop.
+    pub fn forget_firsts(&mut self) {
+        self.entries.iter_mut().for_each(|entry| entry.is_first = None);
+    }
+
     /// Timers and tombstones, over all placements.
     pub fn timers(&self) -> u64 {
         self.entries.iter().map(|entry| entry.timers).sum()
@@ -161,7 +180,7 @@ impl Placements {
         if let Some(&place) = self.by_placement.find(hash, same) {
             return place;
         }
-        let entry = Entry { placement: *placement, timers: 0 };
+        let entry = Entry { placement: *placement, timers: 0, is_first: None };
         let place = self.free.pop().unwrap_or(self.entries.len() as u32);
         match self.entries.get_mut(place as usize) {
             Some(free) => *free = entry,

@@ -46,7 +46,7 @@ pub struct Record {
     pub version: Version,
     pub start: Tick,
     pub interval_ms: u64,
-    pub repeat_for: Ms48,
+    pub repeat_for: Ms47,
     /// Pops done.
     pub sequence: u64,
     pub payload: PayloadRef,
@@ -59,19 +59,37 @@ pub struct Record {
     pub attempts: u8,
 }
 
-/// Milliseconds in six bytes, without alignment: up to 8 900 years, of which a timer uses 100.
+/// Milliseconds in six bytes, without alignment: up to 4 400 years, of which a timer uses 100. The
+/// highest bit is a mark: the timer is tallied (`super::tallies`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ms48([u16; 3]);
+pub struct Ms47([u16; 3]);
 
-impl Ms48 {
+/// The mark, in the last of the three.
+const MARK: u16 = 0x8000;
+
+impl Ms47 {
     pub const fn new(ms: u64) -> Self {
-        let ms = if ms >> 48 == 0 { ms } else { (1 << 48) - 1 };
+        let ms = if ms >> 47 == 0 { ms } else { (1 << 47) - 1 };
         Self([ms as u16, (ms >> 16) as u16, (ms >> 32) as u16])
     }
 
     #[inline]
     pub const fn get(self) -> u64 {
-        self.0[0] as u64 | (self.0[1] as u64) << 16 | (self.0[2] as u64) << 32
+        let high = (self.0[2] & !MARK) as u64;
+        self.0[0] as u64 | (self.0[1] as u64) << 16 | high << 32
+    }
+
+    /// The same time, with the mark or without.
+    #[inline]
+    pub const fn marked(self, is_marked: bool) -> Self {
+        let [low, middle, high] = self.0;
+        Self([low, middle, high & !MARK | (is_marked as u16) << 15])
+    }
+
+    /// Whether the mark is there.
+    #[inline]
+    pub const fn is_marked(self) -> bool {
+        self.0[2] & MARK != 0
     }
 }
 
@@ -108,9 +126,13 @@ mod tests {
 
     #[test]
     fn six_bytes_hold_every_time_that_a_timer_can_have() {
-        for ms in [0, 1, 65_535, 65_536, 1 << 32, INTERVAL_MS_MAX, (1 << 48) - 1] {
-            assert_eq!(Ms48::new(ms).get(), ms);
+        for ms in [0, 1, 65_535, 65_536, 1 << 32, INTERVAL_MS_MAX, (1 << 47) - 1] {
+            let time = Ms47::new(ms);
+            assert_eq!((time.get(), time.is_marked()), (ms, false));
+            let marked = time.marked(true);
+            assert_eq!((marked.get(), marked.is_marked()), (ms, true));
+            assert_eq!(marked.marked(false), time);
         }
-        assert_eq!(Ms48::new(u64::MAX).get(), (1 << 48) - 1);
+        assert_eq!(Ms47::new(u64::MAX).get(), (1 << 47) - 1);
     }
 }
