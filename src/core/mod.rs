@@ -633,6 +633,12 @@ impl Core {
         }
     }
 
+    /// Whether another node told of orders.
+    #[inline]
+    pub fn has_orders(&self) -> bool {
+        !self.outbox.orders.is_empty()
+    }
+
     /// Takes lines of orders that another node told.
     pub fn next_orders(&mut self) -> Option<Box<[u8]>> {
         self.outbox.orders.pop()

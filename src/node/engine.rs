@@ -82,7 +82,9 @@ impl Driver for Engine {
         let mut io = Io { now, ring: &mut self.ring };
         self.clients.hand_over(&mut io, &mut self.core, &mut self.peers);
         self.obey(now);
-        self.duties.surveys.go_on(now, self.core.shard());
+        if self.duties.surveys.has_more() {
+            self.duties.surveys.go_on(now, self.core.shard());
+        }
         self.shake_hands(now);
         let mut io = Io { now, ring: &mut self.ring };
         self.clients.resume(&mut io, &mut self.core);
@@ -130,7 +132,9 @@ impl Driver for Engine {
     }
 
     fn answer(&mut self, now: Now) {
-        if let Some(heard) = &self.duties.heard {
+        if self.core.has_orders()
+            && let Some(heard) = &self.duties.heard
+        {
             std::iter::from_fn(|| self.core.next_orders()).for_each(|lines| heard.push(lines));
         }
         self.clients.deliver_replies(&mut self.core);

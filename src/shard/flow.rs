@@ -40,7 +40,15 @@ impl Shard {
     }
 
     /// Starts what the rules of destinations let start now.
+    #[inline]
     pub(super) fn turn_flows(&mut self, now: Now, outbox: &mut Outbox) {
+        if self.records.hosts().has_rules() || !self.pops.released.is_empty() {
+            self.start_flows(now, outbox);
+        }
+    }
+
+    #[inline(never)]
+    fn start_flows(&mut self, now: Now, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
         for host in std::mem::take(&mut self.pops.released) {
             self.start_waiting(now, host, outbox);
@@ -51,7 +59,11 @@ impl Shard {
     }
 
     /// Takes a core that waits for what this one gave back, to be woken.
+    #[inline]
     pub fn next_woken(&mut self) -> Option<ShardIndex> {
+        if !self.records.hosts().has_rules() {
+            return None;
+        }
         self.records.hosts_mut().next_woken()
     }
 
@@ -60,6 +72,23 @@ impl Shard {
         self.counters.held_by_rule += u64::from(self.records.hosts().get(host).has_rule());
         self.records.transition(slot, Next::Ready(host));
         self.records.hosts_mut().queue(host);
+    }
+
+    /// Starts waiting pops of a host that has a rule, and of others that have the same rule.
+    #[inline(never)]
+    pub(super) fn start_by_rule(
+        &mut self,
+        now: Now,
+        host: HostId,
+        flow: FlowId,
+        outbox: &mut Outbox,
+    ) {
+        let hosts = self.records.hosts_mut();
+        hosts.queue(host);
+        if !hosts.yields(flow, now.mono.tick_floor()) {
+            self.start_flow(now, flow, outbox);
+        }
+        self.records.hosts_mut().list_if_troubled(host);
     }
 
     /// Starts waiting pops as far as a rule and the places of its hosts allow.

@@ -310,11 +310,15 @@ impl Shard {
         if is_behind || is_tallying || self.records.hosts().has_waiting_in_trouble() {
             return Some(Tick(0));
         }
-        let flows =
-            self.records.hosts().flows_wake().into_iter().chain(self.lists.next_wake()).min();
-        let work = [self.reconcile.next_wake(), self.questions.next_wake(), flows];
+        let work =
+            [self.reconcile.next_wake(), self.questions.next_wake(), self.lists.next_wake()];
         let wakes = [self.records.next_wake(), self.collect.next_wake()].into_iter().chain(work);
-        wakes.flatten().min()
+        let wake = wakes.flatten().min();
+        if !self.records.hosts().has_rules() {
+            return wake;
+        }
+        let by_rule = self.records.hosts().flows_wake();
+        wake.into_iter().chain(by_rule).min()
     }
 
     /// The content of a callback that this shard asked for in an [`Attempt`]. Valid until the next

@@ -201,13 +201,9 @@ impl Shard {
     pub(super) fn start_waiting(&mut self, now: Now, host: HostId, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
         if let Some(flow) = self.records.hosts().flow_of(host) {
-            self.records.hosts_mut().queue(host);
-            if !self.records.hosts_mut().yields(flow, tick) {
-                self.start_flow(now, flow, outbox);
-            }
+            return self.start_by_rule(now, host, flow, outbox);
         }
-        let has_rule = self.records.hosts().flow_of(host).is_some();
-        while !self.pops.is_stopping && !has_rule && self.records.hosts().may_start(host, tick) {
+        while !self.pops.is_stopping && self.records.hosts().may_start(host, tick) {
             let Some(slot) = self.records.next_waiting(host) else { return };
             let record = *self.records.get(slot);
             if self.is_next_ranks_turn(tick, &record) {

@@ -60,6 +60,12 @@ impl Hosts {
         self.flows.share = share;
     }
 
+    /// Whether there is any rule.
+    #[inline]
+    pub fn has_rules(&self) -> bool {
+        !self.flows.flows.is_empty()
+    }
+
     /// The rule that holds for a host; `None`: there is none.
     #[inline]
     pub fn flow_of(&self, host: HostId) -> Option<FlowId> {
