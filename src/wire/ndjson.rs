@@ -17,8 +17,8 @@ pub enum Line<'a> {
     Text(&'a mut [u8]),
     /// It is longer than the limit, and was thrown away.
     TooLong,
-    /// Many blank lines came in a row. They are told, so that whoever counts lines to bound its work
-    /// can count them.
+    /// Many blank lines came in a row. They are told, so that whoever counts lines to bound its
+    /// work can count them.
     Blank,
 }
 
