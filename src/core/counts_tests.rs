@@ -83,7 +83,8 @@ fn who_does_not_answer_is_left_out_and_named() {
         Whom::Shard(_) => Some(part(2, Some(numbers(5)))),
         Whom::Peer(..) => None,
     };
-    let cases: [(Option<Option<Vec<u8>>>, &str, u64); 3] = [
+    type Case = (Option<Option<Vec<u8>>>, &'static str, u64);
+    let cases: [Case; 3] = [
         (None, "b: no answer within a second;", 1_000),
         (Some(None), "b: down, or of a version that knows no lists;", 0),
         (Some(Some(vec![9])), "b: its answer makes no sense;", 0),

@@ -347,6 +347,49 @@ mod tests {
     }
 
     #[test]
+    fn a_node_of_another_site_is_one_that_its_site_has_told() {
+        let view = view(&["10.0.0.1:7253", "10.0.0.2:7253"]);
+        let mut gate = Gate::new(false);
+        let mut told: Option<SiteMembers> = None;
+        let mut admit = |told: &Option<SiteMembers>, site: &str, name: &str, from: &str| {
+            let node = SiteNode { site: site.into(), name: name.into() };
+            gate.admit_site(&view, &node, from.parse().ok(), |_| told.as_ref())
+        };
+        // Before the site has told anybody: who does not contradict the configured address.
+        for name in ["10.9.0.1:7253", "10.9.0.1", "192.168.7.1:80", "node-1.away"] {
+            assert_eq!(admit(&told, "away", name, "10.9.0.1"), Ok(()), "{name}");
+        }
+        for (site, name, from) in [
+            ("away", "10.9.0.1:7254", "10.9.0.1"),
+            ("away", "10.9.0.2:7253", "10.9.0.2"),
+            ("away", "10.9.0.1:7253", "10.0.0.2"),
+            ("away", "10.9.0.1:7253", "nowhere"),
+            ("site1", "10.9.0.1:7253", "10.9.0.1"),
+            ("nosuchsite", "10.9.0.1:7253", "10.9.0.1"),
+        ] {
+            let refused = admit(&told, site, name, from);
+            assert!(matches!(refused, Err(HelloRefusal::NoSite(_))), "{site} {name} {from}");
+        }
+        let nodes = vec!["10.9.0.1:7253".into(), "10.9.0.2:7253".into(), "node-3:7253".into()];
+        let addresses = vec!["10.9.0.3".parse().expect("an address")];
+        told = Some(SiteMembers { site: "away".into(), nodes, addresses });
+        for (name, from) in [
+            ("10.9.0.1:7253", "10.9.0.1"),
+            ("10.9.0.2:7253", "::ffff:10.9.0.2"),
+            ("node-3:7253", "10.9.0.3"),
+        ] {
+            assert_eq!(admit(&told, "away", name, from), Ok(()), "{name}");
+        }
+        for (name, from) in [("192.168.7.1:80", "10.9.0.1"), ("10.9.0.2:7253", "10.0.0.2")] {
+            assert!(admit(&told, "away", name, from).is_err(), "{name} {from}");
+        }
+        assert_eq!(gate.refused, 8);
+        let node = SiteNode { site: "nosuchsite".into(), name: "x".into() };
+        let all = Gate::new(true).admit_site(&view, &node, None, |_| unreachable!("all may"));
+        assert_eq!(all, Ok(()));
+    }
+
+    #[test]
     fn a_peer_must_call_from_the_address_of_its_name() {
         let nodes = ["10.0.0.1:7253", "10.0.0.2", "node-3:7253", "127.0.0.11:7253"];
         let view = view(&nodes);

@@ -276,7 +276,7 @@ fn nonsense_of_a_node_costs_that_node_alone() {
             let reply = Reply::at_once(order.from, answer);
             pages.extend(world.lists.take(now, &world.view, reply.clone()));
             // A second answer finds nothing to change.
-            assert_eq!(world.lists.take(now, &world.view, reply).is_some(), false);
+            assert!(world.lists.take(now, &world.view, reply).is_none());
         }
         let Some(Answer::Internal(page)) = pages.pop().map(|page| page.answer) else {
             panic!("{nonsense:?}")

@@ -30,14 +30,14 @@ const CLIENT_HELLO: u8 = 1;
 /// 4.1.2).
 const HELLO_HEAD_BYTES: usize = 4 + 1;
 
-/// Most bytes of a client hello that is looked at: what fits a record. One with everything in it
-/// has 2 KiB.
-const HELLO_BYTES_MAX: usize = 16 << 10;
+/// Most bytes of a client hello, as many as of a whole handshake. The library waits for no more.
+const HELLO_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes that tell whether a client hello begins with them.
 pub const FIRST_HEADS_BYTES: usize = RECORD_HEAD_BYTES + HELLO_HEAD_BYTES;
 
-/// Bytes of a first flight above which nothing more is needed before the handshake begins.
+/// Bytes of a first flight above which nothing more is received before the handshake begins. A
+/// client hello with everything in it has 2 KiB.
 pub const FIRST_FLIGHT_BYTES: usize = RECORD_HEAD_BYTES + (16 << 10);
 
 /// The record of an alert in the clear: fatal, decode_error (RFC 8446, section 6).

@@ -315,6 +315,7 @@ const UPGRADES: &[&[u8]] = &[
     b"Upgrade: chronos-site/1\r\n",
     b"X-Chronos-Refused: secret\r\n",
     b"X-Chronos-Refused: address\r\n",
+    b"X-Chronos-Site: site2\r\n",
     b"X-Chronos-Nonce: ",
     b"X-Chronos-Proof: ",
     b"0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f",

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use chronos::tls::acceptor::{Acceptor, ClientAuth, Material};
 use chronos::tls::connector::{ClientMaterial, Connector, Trust};
-use chronos::tls::session::{Session, may_be_tls};
+use chronos::tls::session::{Session, may_be_client_hello, may_be_tls};
 use rustls::client::Resumption;
 use rustls::pki_types::{PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
@@ -89,6 +89,8 @@ pub fn tls_hello(data: &[u8]) -> bool {
         session.send(&mut told);
         assert!(!session.wants_to_send());
         assert!(result.is_ok() || !told.is_empty(), "an alert");
+        let is_answered = result.is_ok() && !told.is_empty();
+        assert!(!is_answered || may_be_client_hello(wire), "what is served would be refused");
         (result.is_err(), told.is_empty())
     };
     assert_eq!(take(usize::from(*piece) + 1), take(wire.len().max(1)));
