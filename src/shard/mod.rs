@@ -310,8 +310,7 @@ impl Shard {
         if is_behind || is_tallying || self.records.hosts().has_waiting_in_trouble() {
             return Some(Tick(0));
         }
-        let work =
-            [self.reconcile.next_wake(), self.questions.next_wake(), self.lists.next_wake()];
+        let work = [self.reconcile.next_wake(), self.questions.next_wake(), self.lists.next_wake()];
         let wakes = [self.records.next_wake(), self.collect.next_wake()].into_iter().chain(work);
         let wake = wakes.flatten().min();
         if !self.records.hosts().has_rules() {
