@@ -20,7 +20,7 @@ use crossbeam_utils::CachePadded;
 use crate::base::ids::{PeerIndex, ShardCount, ShardIndex};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::MonoNs;
-use crate::shard::effects::{PageAsk, Reply, Request, Requester, Target};
+use crate::shard::effects::{Condition, Conditional, PageAsk, Reply, Request, Requester, Target};
 use crate::timer::definition::OwnedDefinition;
 use crate::wire::peer_message::{PeerMessage, decode_message};
 use crate::wire::resync_json::Reference;
@@ -43,6 +43,8 @@ pub enum Remote {
     Delete(Target),
     /// A client's GET.
     Read(Target),
+    /// A client's write with a condition; without a definition a DELETE.
+    Conditional(Target, Condition, Option<Box<OwnedDefinition>>),
     /// A copy that came over the internal API, encoded as a message.
     Merge(Box<[u8]>),
     /// The question for one shard's part of a page of timers.
@@ -68,6 +70,10 @@ impl Remote {
                 PeerMessage::Copy(copy).encode(&mut bytes);
                 Remote::Merge(bytes.into())
             }
+            Request::Conditional(ref ask) => {
+                let owned = |definition: &_| Box::new(OwnedDefinition::copy(definition));
+                Remote::Conditional(ask.target, ask.condition, ask.definition.as_ref().map(owned))
+            }
             Request::Collect(ask) => Remote::Collect(ask),
             Request::Forget(references) => Remote::Forget(references.into()),
         }
@@ -83,6 +89,11 @@ impl Remote {
                 Ok(PeerMessage::Copy(copy)) => Request::Merge(copy),
                 other => unreachable!("a copy was encoded by a sibling, not {other:?}"),
             },
+            Remote::Conditional(target, condition, definition) => {
+                let definition = definition.as_deref().map(OwnedDefinition::borrow);
+                let (target, condition) = (*target, *condition);
+                Request::Conditional(Conditional { target, condition, definition })
+            }
             Remote::Collect(ask) => Request::Collect(*ask),
             Remote::Forget(references) => Request::Forget(references),
             Remote::Page(_) => unreachable!("a core puts a page together itself"),

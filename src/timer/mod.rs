@@ -5,6 +5,7 @@ pub mod admission;
 pub mod definition;
 pub(crate) mod identity;
 mod lasting;
+pub mod naming;
 mod options;
 mod rejection;
 pub(crate) mod schedule;

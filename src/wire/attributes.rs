@@ -13,6 +13,7 @@
 use crate::base::limits::INTERVAL_MS_MAX;
 use crate::wire::chunked::is_token_byte;
 use crate::wire::leb128::{read_leb128, write_leb128};
+use crate::wire::timer_name::is_name_length;
 
 /// Set in the length of a timer's tags if attributes follow (`timer::definition`). Tags are shorter
 /// than that.
@@ -42,8 +43,8 @@ const AT: u8 = 5;
 const WINDOW: u8 = 6;
 const RETRY: u8 = 7;
 const TIMEOUT: u8 = 8;
-/// The last kind. Each kind has one bit of a [`Seen`].
-const LAST: u8 = TIMEOUT;
+const NAME: u8 = 10;
+const ONCE: u8 = 11;
 
 /// Headers that a callback has of its own, or that mean something between two ends of a connection
 /// only (RFC 9110 section 7.6.1). In lower case.
@@ -198,6 +199,10 @@ pub struct Attributes<'a> {
     pub retry: Option<RetryPolicy>,
     /// What an attempt has for everything, in milliseconds; `None`: `callbacks.timeout_ms`.
     pub timeout_ms: Option<u64>,
+    /// The name that made the timer's id.
+    pub name: Option<&'a str>,
+    /// A key made the timer's id. This is the digest of the body that came with the key.
+    pub once: Option<u64>,
 }
 
 /// Why bytes are no attributes.
@@ -238,6 +243,12 @@ impl<'a> Attributes<'a> {
         }
         if let Some(ms) = self.timeout_ms {
             put(TIMEOUT, &|value| write_leb128(ms, value));
+        }
+        if let Some(name) = self.name {
+            put(NAME, &|value| value.extend_from_slice(name.as_bytes()));
+        }
+        if let Some(digest) = self.once {
+            put(ONCE, &|value| write_leb128(digest, value));
         }
     }
 
@@ -281,7 +292,9 @@ impl<'a> Attributes<'a> {
             WINDOW => self.window_ms = Some(number(value).filter(is_interval).ok_or(WRONG)?),
             RETRY => self.retry = Some(RetryPolicy::read(value).ok_or(WRONG)?),
             TIMEOUT => self.timeout_ms = Some(number(value).filter(is_timeout).ok_or(WRONG)?),
-            1..=LAST => return Err(WRONG),
+            NAME => self.name = Some(name(value).ok_or(WRONG)?),
+            ONCE => self.once = Some(number(value).filter(is_digest).ok_or(WRONG)?),
+            BINARY..=TIMEOUT => return Err(WRONG),
             _ => return Err(AttributesError("an attribute that this version does not know")),
         }
         Ok(())
@@ -296,6 +309,15 @@ impl<'a> Attributes<'a> {
 fn number(mut value: &[u8]) -> Option<u64> {
     let number = read_leb128(&mut value)?;
     value.is_empty().then_some(number)
+}
+
+fn name(value: &[u8]) -> Option<&str> {
+    std::str::from_utf8(value).ok().filter(|name| is_name_length(name.len()))
+}
+
+/// A digest has 40 bits and is not 0 (`timer::naming`).
+fn is_digest(digest: &u64) -> bool {
+    *digest != 0 && *digest >> 40 == 0
 }
 
 fn is_interval(ms: &u64) -> bool {
@@ -368,6 +390,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::wire::timer_name::NAME_BYTES_MAX;
 
     fn all() -> Attributes<'static> {
         Attributes {
@@ -379,6 +402,8 @@ mod tests {
             window_ms: Some(300_000),
             retry: Some(RetryPolicy::default()),
             timeout_ms: Some(15_000),
+            name: Some("a \u{20ac}"),
+            once: Some(7),
         }
     }
 
@@ -410,7 +435,7 @@ mod tests {
 
     #[test]
     fn attributes_that_no_client_could_have_are_refused() {
-        let bad: [&[u8]; 12] = [
+        let bad: [&[u8]; 16] = [
             &[0, 0],
             &[9, 0],
             &[1, 0, 1, 0],
@@ -423,6 +448,10 @@ mod tests {
             b"\x04\x06Host: a\r\n",
             b"\x04\x08Host: a\r\n",
             &[8, 1, 0],
+            &[10, 0],
+            &[10, 1, 0xff],
+            &[11, 0],
+            &[11, 1, 0],
         ];
         for bytes in bad {
             assert!(Attributes::read(bytes).is_err(), "{bytes:?}");
@@ -431,6 +460,8 @@ mod tests {
         assert!(Attributes::read(&written(&Attributes { headers: &many, ..all() })).is_err());
         let long = format!("a: {}\r\n", "b".repeat(HEADER_BYTES_MAX));
         assert!(Attributes::read(&written(&Attributes { headers: &long, ..all() })).is_err());
+        let name = "n".repeat(NAME_BYTES_MAX + 1);
+        assert!(Attributes::read(&written(&Attributes { name: Some(&name), ..all() })).is_err());
         let policy = RetryPolicy { multiplier_milli: 999, ..RetryPolicy::default() };
         assert!(Attributes::read(&written(&Attributes { retry: Some(policy), ..all() })).is_err());
     }

@@ -7,6 +7,7 @@ pub(crate) mod answer_reader;
 pub mod attributes;
 pub mod callback_uri;
 pub mod chunked;
+pub mod conditions;
 pub mod internal_json;
 pub(crate) mod json;
 pub mod leb128;
@@ -18,6 +19,7 @@ pub mod resync_json;
 pub(crate) mod text;
 pub mod thrift;
 pub mod timer_json;
+pub mod timer_name;
 pub(crate) mod timer_options;
 pub mod timer_path;
 

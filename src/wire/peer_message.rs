@@ -13,6 +13,7 @@
 //! fetch     kind u8 = 3, id u64
 //! missed    kind u8 = 4, id u64, node u32
 //! no room   kind u8 = 5, id u64, node u32
+//! condition kind u8 = 6, version u64, then a copy that is a client's write
 //! result    kind u8; superseded: version u64, factor u8; refused: reason u8;
 //!           found: length v, bytes
 //! ```
@@ -43,6 +44,7 @@ const COPY: u8 = 2;
 const FETCH: u8 = 3;
 const MISSED: u8 = 4;
 const NO_ROOM: u8 = 5;
+const CONDITIONAL: u8 = 6;
 /// Added to [`COPY`] if the message carries a client's write.
 const IS_WRITE: u8 = 0x10;
 /// Added to [`COPY`] if the timer is not a tombstone.
@@ -132,6 +134,15 @@ pub enum PeerMessage<'a> {
         /// The node without room.
         at: NodeHash,
     },
+    /// A client's write that depends on what the receiver holds. The receiver takes the write if it
+    /// holds no state with a version above `seen`, and answers [`PeerResult::Found`] with that
+    /// state otherwise.
+    Conditional {
+        /// The version on which the write depends; 0: no state was known.
+        seen: u64,
+        /// The write.
+        copy: TimerCopy<'a>,
+    },
 }
 
 /// The answer to a message.
@@ -177,6 +188,8 @@ pub enum PeerRefusal {
     Malformed = 3,
     /// The receiver holds as many timers of the owner as the owner may have.
     TokenFull = 4,
+    /// The receiver holds a timer of another name under the id.
+    OtherName = 5,
 }
 
 /// The bytes are no message, or a value is beyond its limit. The text names the reason.
@@ -209,6 +222,11 @@ impl PeerMessage<'_> {
                 out.push(NO_ROOM);
                 out.extend_from_slice(&id.0.to_le_bytes());
                 out.extend_from_slice(&at.0.to_le_bytes());
+            }
+            Self::Conditional { seen, copy } => {
+                out.push(CONDITIONAL);
+                out.extend_from_slice(&seen.to_le_bytes());
+                copy.encode(out);
             }
         }
     }
@@ -276,6 +294,14 @@ pub fn decode_message<'a>(input: &mut &'a [u8]) -> Result<PeerMessage<'a>, PeerM
             id: TimerId(u64::from_le_bytes(chunk(input)?)),
             at: NodeHash(u32::from_le_bytes(chunk(input)?)),
         }),
+        CONDITIONAL => {
+            let seen = u64::from_le_bytes(chunk(input)?);
+            let kind = byte(input)?;
+            if kind & !HAS_BODY != COPY | IS_WRITE {
+                return Err(PeerMessageError("a condition without a client's write"));
+            }
+            Ok(PeerMessage::Conditional { seen, copy: copy(kind, input)? })
+        }
         kind if kind & !(IS_WRITE | HAS_BODY) == COPY => copy(kind, input).map(PeerMessage::Copy),
         _ => Err(PeerMessageError("unknown kind")),
     }
@@ -336,6 +362,7 @@ pub fn decode_result<'a>(input: &mut &'a [u8]) -> Result<PeerResult<'a>, PeerMes
             2 => Ok(PeerResult::Refused(PeerRefusal::Full)),
             3 => Ok(PeerResult::Refused(PeerRefusal::Malformed)),
             4 => Ok(PeerResult::Refused(PeerRefusal::TokenFull)),
+            5 => Ok(PeerResult::Refused(PeerRefusal::OtherName)),
             _ => Err(PeerMessageError("unknown reason of a refusal")),
         },
         FOUND => Ok(PeerResult::Found(bytes(input)?)),

@@ -481,7 +481,7 @@ impl Inbounds {
 fn id_of(message: &PeerMessage<'_>) -> crate::base::ids::TimerId {
     match message {
         PeerMessage::Standing(standing) => standing.id,
-        PeerMessage::Copy(copy) => copy.standing.id,
+        PeerMessage::Copy(copy) | PeerMessage::Conditional { copy, .. } => copy.standing.id,
         PeerMessage::Fetch(id)
         | PeerMessage::Missed { id, .. }
         | PeerMessage::NoRoom { id, .. } => *id,

@@ -33,7 +33,13 @@ pub fn write_document(view: &TimerView, out: &mut Vec<u8>) {
         out.extend_from_slice(b",\"timeout\":");
         write_seconds(timeout_ms, out);
     }
-    out.extend_from_slice(b"},\"reliability\":{\"replication-factor\":");
+    out.extend_from_slice(b"},");
+    if let Some(name) = attributes.name {
+        out.extend_from_slice(b"\"name\":");
+        write_string(name, out);
+        out.push(b',');
+    }
+    out.extend_from_slice(b"\"reliability\":{\"replication-factor\":");
     write_number(view.factor.into(), out);
     out.extend_from_slice(b"},\"statistics\":{\"tag-info\":[");
     for (place, (kind, count)) in view.tags.iter().enumerate() {
@@ -137,6 +143,8 @@ mod tests {
             window_ms: Some(300_000),
             retry: Some(RetryPolicy { multiplier_milli: 1_500, ..RetryPolicy::default() }),
             timeout_ms: Some(15_000),
+            name: Some("a \"b\""),
+            once: Some(1),
         };
         let mut encoded = Vec::new();
         attributes.write(&mut encoded);
@@ -159,7 +167,8 @@ mod tests {
             r#"{"callback":{"http":{"opaque-base64":"/wA=","uri":"http://h/","method":"PUT","#,
             r#""content-type":"image/png","headers":{"X-A":"b \"c\"","X-D":"e"}},"#,
             r#""retry":{"max-attempts":8,"max-age":86400,"initial":1,"multiplier":1.5,"#,
-            r#""max":3600,"jitter":0.2},"timeout":15},"reliability":{"replication-factor":2},"#,
+            r#""max":3600,"jitter":0.2},"timeout":15},"name":"a \"b\"","#,
+            r#""reliability":{"replication-factor":2},"#,
             r#""statistics":{"tag-info":[]},"timing":{"at":"2027-01-15T08:00:00.25Z","#,
             r#""sequence-number":0,"start-time-delta":-20,"window":300}}"#,
         );
