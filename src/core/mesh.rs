@@ -44,7 +44,7 @@ pub enum Remote {
     /// A client's GET.
     Read(Target),
     /// A client's write with a condition; without a definition a DELETE.
-    Conditional(Target, Condition, Option<Box<OwnedDefinition>>),
+    Conditional(Box<(Target, Condition, Option<OwnedDefinition>)>),
     /// A copy that came over the internal API, encoded as a message.
     Merge(Box<[u8]>),
     /// The question for one shard's part of a page of timers.
@@ -71,8 +71,8 @@ impl Remote {
                 Remote::Merge(bytes.into())
             }
             Request::Conditional(ref ask) => {
-                let owned = |definition: &_| Box::new(OwnedDefinition::copy(definition));
-                Remote::Conditional(ask.target, ask.condition, ask.definition.as_ref().map(owned))
+                let definition = ask.definition.as_ref().map(OwnedDefinition::copy);
+                Remote::Conditional(Box::new((ask.target, ask.condition, definition)))
             }
             Request::Collect(ask) => Remote::Collect(ask),
             Request::Forget(references) => Remote::Forget(references.into()),
@@ -89,8 +89,9 @@ impl Remote {
                 Ok(PeerMessage::Copy(copy)) => Request::Merge(copy),
                 other => unreachable!("a copy was encoded by a sibling, not {other:?}"),
             },
-            Remote::Conditional(target, condition, definition) => {
-                let definition = definition.as_deref().map(OwnedDefinition::borrow);
+            Remote::Conditional(ask) => {
+                let (target, condition, definition) = &**ask;
+                let definition = definition.as_ref().map(OwnedDefinition::borrow);
                 let (target, condition) = (*target, *condition);
                 Request::Conditional(Conditional { target, condition, definition })
             }

@@ -80,6 +80,17 @@ impl Shard {
                 self.note_told(copy.standing.id);
                 self.merge_copy(now, teller, &copy, outbox)
             }
+            PeerMessage::Conditional { seen, copy } => {
+                self.note_told(copy.standing.id);
+                match self.newer_than(now, Version(seen), &copy) {
+                    Some(Ok(newer)) => {
+                        let result = PeerResult::Found(&newer);
+                        return outbox.answer(ticket, &result, Position::default());
+                    }
+                    Some(Err(result)) => result,
+                    None => self.merge_copy(now, teller, &copy, outbox),
+                }
+            }
             PeerMessage::Fetch(_) if outbox.peer_bytes.len() > FETCHED_BYTES_PER_TURN_MAX => {
                 PeerResult::Busy
             }
@@ -252,6 +263,11 @@ impl Shard {
         if copy.is_write
             && let Some(held) = &held
         {
+            let is_named_otherwise =
+                |body: CopyBody<'_>| held.is_live() && self.has_other_name(held, body.content);
+            if copy.body.is_some_and(is_named_otherwise) {
+                return PeerResult::Refused(PeerRefusal::OtherName);
+            }
             let factor = self.records.placement_of(held).factor;
             let is_other = held.is_live() && factor != copy.factor;
             // A write that came again over another connection may have popped since. It is still

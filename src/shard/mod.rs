@@ -29,6 +29,7 @@
 //!   other as methods.
 
 mod collect;
+mod conditions;
 mod config;
 pub mod counters;
 pub mod effects;
@@ -65,6 +66,7 @@ pub use config::ShardConfig;
 use counters::Counters;
 use effects::{Attempt, Dialect, Event, Outbox, Refusal};
 use parts::collect::Collect;
+use parts::conditions::Conditions;
 use parts::minting::Minting;
 use parts::peers::{FULL_MS, Peers, Teller};
 use parts::pops::Pops;
@@ -86,6 +88,7 @@ pub struct Shard {
     peers: Peers,
     writes: Writes,
     reads: Reads,
+    conditions: Conditions,
     questions: Questions,
     reconcile: Reconcile,
     collect: Collect,
@@ -118,6 +121,7 @@ impl Shard {
             peers: Peers::new(config.view.clone()),
             writes: Writes::default(),
             reads: Reads::default(),
+            conditions: Conditions::default(),
             questions: Questions::new(tick, &config.cluster),
             reconcile: Reconcile::default(),
             collect: Collect::default(),
@@ -180,6 +184,7 @@ impl Shard {
             self.end_writes(tick, outbox);
             self.settle_writes(now, outbox);
             self.settle_reads(now, outbox);
+            self.settle_conditions(now, outbox);
             self.reconcile.forget_settled();
             if !self.reconcile.owes() {
                 self.peers.all_were_told();
@@ -264,6 +269,7 @@ impl Shard {
         if liveness != Liveness::Alive {
             self.settle_writes(now, outbox);
             self.settle_reads(now, outbox);
+            self.settle_conditions(now, outbox);
             self.reconcile.abandon_moves(now.mono.tick_floor(), peer);
         } else if has_gaps || former == Liveness::Dead || self.peers.owed.contains(peer) {
             self.peers.owed = self.peers.owed.without(peer);

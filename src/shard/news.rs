@@ -115,6 +115,9 @@ impl Shard {
             }
             (Purpose::Write(key), None) => self.write_unheard(now, peer, key, outbox),
             (Purpose::Read(key), result) => self.read_result(now, peer, key, result, outbox),
+            (Purpose::Condition(key), result) => {
+                self.condition_result(now, peer, key, result, outbox);
+            }
             (Purpose::News(id), Some(PeerResult::Held)) => self.confirm(id, peer),
             (Purpose::News(id), Some(PeerResult::Wanted)) => {
                 if let Some(slot) = self.find(id) {

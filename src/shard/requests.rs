@@ -9,19 +9,20 @@ use crate::base::time::{Now, WallMs};
 use crate::journal::Position;
 use crate::timer::definition::{Content, Definition};
 use crate::timer::identity::Minter;
+use crate::timer::naming::may_be_of_key;
 use crate::timer::version::{StateKey, Version};
 use crate::wire::callback_uri::uri_of;
 
 use super::Shard;
-use super::effects::{Answer, Outbox, Refusal, Reply, Request, Requester, Target, TimerView};
+use super::effects::{Answer, Conditional, Identified, Outbox, Refusal, Reply, Request, Requester, Target, TimerView};
 use super::parts::peers::FULL_REMEMBERED_MS;
 use super::parts::writes::{NewWrite, Plan};
-use super::records::{Placement, Record};
+use super::records::{Outline, Placement, Record};
 
 /// Ids that are minted for one create before it is refused: each of them was chosen by a client.
 const MINTED_MAX: u32 = 1_000;
 
-const FACTOR_DEFAULT: u8 = REPLICATION_FACTOR_DEFAULT as u8;
+pub(super) const FACTOR_DEFAULT: u8 = REPLICATION_FACTOR_DEFAULT as u8;
 
 impl Shard {
     pub(super) fn request(
@@ -33,7 +34,11 @@ impl Shard {
     ) {
         let is_clients = matches!(
             request,
-            Request::Create(_) | Request::Update(..) | Request::Delete(_) | Request::Read(_)
+            Request::Create(_)
+                | Request::Update(..)
+                | Request::Delete(_)
+                | Request::Read(_)
+                | Request::Conditional(_)
         );
         let is_write = is_clients && !matches!(request, Request::Read(_));
         if let Some(refusal) = self.write_refusal.filter(|_| is_write) {
@@ -43,7 +48,9 @@ impl Shard {
         let answer = match request {
             // What this node took would be lost with it. What it does not hold, other nodes may.
             _ if is_clients && self.peers.view.has_left() => Err(Refusal::HasLeft),
-            Request::Create(definition) | Request::Update(_, definition)
+            Request::Create(definition)
+            | Request::Update(_, definition)
+            | Request::Conditional(Conditional { definition: Some(definition), .. })
                 if self.cannot_be_held(&definition) =>
             {
                 Err(Refusal::Original)
@@ -53,6 +60,7 @@ impl Shard {
                 self.update(now, from, target, &definition, outbox)
             }
             Request::Delete(target) => self.delete(now, from, target, outbox),
+            Request::Conditional(ask) => self.conditional(now, from, &ask, outbox),
             Request::Read(target) => Ok(self.read(now, from, target, outbox)),
             Request::Merge(copy) => self.merge(now, &copy, outbox).map(Some),
             Request::Collect(ask) => self.ask_for_page(now, from, ask, outbox),
@@ -64,7 +72,7 @@ impl Shard {
         });
         if let Some(answer) = answer {
             // What is read need not be on the disk. What is promised must be.
-            let is_promise = matches!(answer, Answer::Done { .. });
+            let is_promise = matches!(answer, Answer::Done { .. } | Answer::Identified(_));
             let after = if is_promise { self.position() } else { Position::default() };
             outbox.replies.push(Reply { to: from, answer, after });
         }
@@ -115,6 +123,9 @@ impl Shard {
         let slot = self.find(target.id);
         let held = slot.map(|slot| *self.records.get(slot));
         let live = held.filter(Record::is_live);
+        if live.is_some_and(|live| self.has_other_name(&live, definition.content)) {
+            return Err(Refusal::OtherName);
+        }
         let asked = definition.factor.or(target.factor);
         let held_factor = held.map(|held| self.records.placement_of(&held).factor);
         let factor = match live {
@@ -180,6 +191,7 @@ impl Shard {
             body: Some((definition.authority, definition.content)),
             tries: 1,
             refused: PeerSet::EMPTY,
+            is_decided: false,
         };
         let answer = self.write(now, &new, plan, outbox)?;
         match held.filter(Record::is_live) {
@@ -215,6 +227,7 @@ impl Shard {
             body: None,
             tries: 1,
             refused: PeerSet::EMPTY,
+            is_decided: false,
         };
         if held.is_none() && plan.placement.own.is_some() && self.records.room(0).is_err() {
             // Other nodes stand in for this node.
@@ -233,7 +246,7 @@ impl Shard {
     /// is not held may be on its way from another site whose clock is ahead of this one's. Its
     /// client has the id, so the create is no later than the id. An id is at most
     /// 2 x [`CLOCK_LEAD_MS_MAX`] ahead of the clock that made it; one further ahead tells nothing.
-    fn version_before(&self, now: Now, id: TimerId, held: Option<&Record>) -> Option<Version> {
+    pub(super) fn version_before(&self, now: Now, id: TimerId, held: Option<&Record>) -> Option<Version> {
         if held.is_some() || self.peers.view.sites().is_empty() {
             return held.map(|held| held.version);
         }
@@ -350,6 +363,20 @@ impl Shard {
         Answer::Done { id, factor: placement.factor, filter }
     }
 
+    /// The answer to a write of these numbers. `is_identified`: a name or a key made the id.
+    pub(super) fn done_by(&self, outline: &Outline, is_identified: bool) -> Answer {
+        let Outline { id, key, placement, .. } = outline;
+        if !is_identified {
+            return self.done(*id, placement);
+        }
+        let filter = match may_be_of_key(*id) {
+            true => 0,
+            false => self.peers.view.filter_of(&placement.replicas),
+        };
+        let (factor, version) = (placement.factor, key.version);
+        Answer::Identified(Box::new(Identified { id: *id, factor, filter, version }))
+    }
+
     pub(super) fn view_of(&self, held: &Record, now: Now) -> TimerView {
         let content = Content::decode(self.records.content_of(held));
         let placement = self.records.placement_of(held);
@@ -363,6 +390,7 @@ impl Shard {
             repeat_for_ms: held.repeat_for.get(),
             age_ms: now.mono.tick_floor() + content.spread_ms(held.id) - held.start,
             sequence: held.sequence,
+            version: held.version,
             uri: uri_of(authority, content.target),
             opaque: content.opaque.into(),
             attributes: content.encoded_attributes().into(),
@@ -373,7 +401,7 @@ impl Shard {
 
 /// Whether a timer pops at all. A timer that does not is accepted and not stored
 /// (docs/compat/timer-service.md §1.4).
-fn fires(definition: &Definition<'_>) -> bool {
+pub(super) fn fires(definition: &Definition<'_>) -> bool {
     definition.repeat_for_ms >= definition.interval_ms
 }
 

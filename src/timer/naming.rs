@@ -50,6 +50,12 @@ pub fn may_be_of_key(id: TimerId) -> bool {
     id.0 >> HASH_BITS == KEY
 }
 
+/// Whether a name or a key may have made the id.
+#[inline]
+pub fn may_be_made(id: TimerId) -> bool {
+    id.0 >> HASH_BITS >= NAME
+}
+
 /// The digest of a body, by which another body under the same key is found. Never 0.
 pub fn digest_of(body: &[u8]) -> u64 {
     (first_bits(&[b"chronos body", body]) >> (u64::BITS - DIGEST_BITS)).max(1)

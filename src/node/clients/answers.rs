@@ -3,8 +3,9 @@
 use std::io::Write;
 
 use crate::base::quota::Quota;
-use crate::shard::effects::{Answer, Internal, Refusal};
+use crate::shard::effects::{Answer, Identified, Internal, Refusal};
 use crate::timestamp::Timestamp;
+use crate::wire::conditions::write_tag;
 use crate::wire::timer_path::write_public_id;
 
 use super::document::write_document;
@@ -51,18 +52,45 @@ pub fn write_answer(out: &mut Vec<u8>, answer: &Answer, persistence: Persistence
             out.extend_from_slice(persistence.header().as_bytes());
             out.extend_from_slice(b"Content-Length: 0\r\n\r\n");
         }
+        Answer::Identified(done) => {
+            let Identified { id, factor, filter, version } = **done;
+            let mut path = b"/timers/".to_vec();
+            write_public_id(id, factor, filter, &mut path);
+            out.extend_from_slice(b"HTTP/1.1 200 OK\r\nLocation: ");
+            out.extend_from_slice(&path);
+            out.extend_from_slice(b"\r\nContent-Location: ");
+            out.extend_from_slice(&path);
+            out.extend_from_slice(b"\r\nETag: ");
+            write_tag(version.0, out);
+            out.extend_from_slice(b"\r\n");
+            out.extend_from_slice(persistence.header().as_bytes());
+            out.extend_from_slice(b"Content-Length: 0\r\n\r\n");
+        }
         Answer::Found(view) => {
             let mut body = Vec::new();
-            write_document(view, &mut body);
-            write_body(out, "200 OK", "application/json", "", &body, persistence);
+            let is_identified = write_document(view, &mut body);
+            let mut tag = Vec::new();
+            if is_identified {
+                tag.extend_from_slice(b"ETag: ");
+                write_tag(view.version.0, &mut tag);
+                tag.extend_from_slice(b"\r\n");
+            }
+            let tag = String::from_utf8_lossy(&tag);
+            write_body(out, "200 OK", "application/json", &tag, &body, persistence);
         }
         Answer::NotFound => write_error(out, 404, "no timer with this id", persistence),
         // No later try would succeed: the sender must send something else.
         Answer::Refused(refusal @ Refusal::FutureVersion) => {
             write_error(out, 400, &refusal.to_string(), persistence);
         }
-        Answer::Refused(refusal @ Refusal::Original) => {
+        Answer::Refused(refusal @ (Refusal::Original | Refusal::OtherName)) => {
             write_error(out, 409, &refusal.to_string(), persistence);
+        }
+        Answer::Refused(refusal @ Refusal::Unmet) => {
+            write_error(out, 412, &refusal.to_string(), persistence);
+        }
+        Answer::Refused(refusal @ Refusal::OtherBody) => {
+            write_error(out, 422, &refusal.to_string(), persistence);
         }
         Answer::Refused(Refusal::TokenFull) => write_token_full(out, None, persistence),
         Answer::Refused(refusal) => write_error(out, 503, &refusal.to_string(), persistence),
@@ -217,9 +245,11 @@ fn status_line(status: u16) -> &'static str {
         404 => "404 Not Found",
         408 => "408 Request Timeout",
         409 => "409 Conflict",
+        412 => "412 Precondition Failed",
         413 => "413 Content Too Large",
         414 => "414 URI Too Long",
         417 => "417 Expectation Failed",
+        422 => "422 Unprocessable Content",
         426 => "426 Upgrade Required",
         429 => "429 Too Many Requests",
         431 => "431 Request Header Fields Too Large",
@@ -242,6 +272,7 @@ mod tests {
     use super::*;
     use crate::base::ids::TimerId;
     use crate::shard::effects::{Refusal, TimerView};
+    use crate::timer::version::Version;
 
     const KEEP: Persistence = Persistence { keep_alive: true, is_http10: false };
 
@@ -290,6 +321,7 @@ mod tests {
             repeat_for_ms: 300_000,
             age_ms: 20,
             sequence: 3,
+            version: Version(9),
             uri: "http://h/\"".into(),
             opaque: b"\0\n\x1f\\"[..].into(),
             attributes: Box::default(),

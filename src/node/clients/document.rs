@@ -9,8 +9,8 @@ use crate::shard::effects::TimerView;
 use crate::wire::attributes::{Attributes, CallbackMethod, RetryPolicy};
 use crate::wire::json::{string_bytes_max, write_number, write_signed, write_string};
 
-/// Appends a timer. Durations are shown in seconds.
-pub fn write_document(view: &TimerView, out: &mut Vec<u8>) {
+/// Appends a timer. Durations are shown in seconds. Returns whether a name or a key made its id.
+pub fn write_document(view: &TimerView, out: &mut Vec<u8>) -> bool {
     let attributes = Attributes::read(&view.attributes).unwrap_or_default();
     let opaque = String::from_utf8_lossy(&view.opaque);
     out.reserve(string_bytes_max(&opaque) + view.uri.len() + 256);
@@ -71,6 +71,7 @@ pub fn write_document(view: &TimerView, out: &mut Vec<u8>) {
         write_seconds(window_ms, out);
     }
     out.extend_from_slice(b"}}");
+    attributes.name.is_some() || attributes.once.is_some()
 }
 
 fn write_request_members(attributes: &Attributes<'_>, out: &mut Vec<u8>) {
@@ -131,6 +132,7 @@ fn write_seconds(ms: u64, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
     use crate::base::ids::TimerId;
+    use crate::timer::version::Version;
 
     #[test]
     fn what_the_original_does_not_have_is_shown_as_it_was_written() {
@@ -156,13 +158,14 @@ mod tests {
             repeat_for_ms: 1_500,
             age_ms: 20,
             sequence: 0,
+            version: Version(1),
             uri: "http://h/".into(),
             opaque: vec![0xff, 0].into(),
             attributes: encoded.into(),
             tags: vec![],
         };
         let mut body = Vec::new();
-        write_document(&view, &mut body);
+        assert!(write_document(&view, &mut body), "it has a name");
         let expected = concat!(
             r#"{"callback":{"http":{"opaque-base64":"/wA=","uri":"http://h/","method":"PUT","#,
             r#""content-type":"image/png","headers":{"X-A":"b \"c\"","X-D":"e"}},"#,

@@ -11,8 +11,9 @@ use crate::base::quota::Quota;
 use crate::base::time::Now;
 use crate::ring::{FarEnds, SocketId};
 use crate::shard::effects::{Answer, Refusal, Request, Requester, Target};
-use crate::timer::admission::{Rejection, admit, admit_told};
+use crate::timer::admission::{Rejection, admit_as, admit_told};
 use crate::timer::definition::{Definition, with_owner};
+use crate::timer::naming::Identity;
 use crate::timestamp::RANGE_MAX;
 use crate::wire::callback_uri::AuthorityMemory;
 use crate::wire::internal_json::{AnyDocument, InternalPart, Origin, parse_any};
@@ -31,6 +32,7 @@ use crate::core::peers::handshake::{Asked, Protocol, UNPROVEN_HEADER};
 use crate::core::peers::hello::{HelloRefusal, PLAIN};
 use crate::core::peers::secret::{CLOSED, Guard, ProofVerdict, Word};
 use crate::node::callbacks::policy::{Denial, Destinations};
+use crate::node::clients::addressed::Addressed;
 use crate::node::clients::answer_room::AnswerRoom;
 use crate::node::clients::answers::{
     Persistence, cut_body, write_error_with, write_not_allowed, write_pong, write_text,
@@ -47,6 +49,8 @@ const CONTENT_BYTES_KEPT: usize = 64 << 10;
 /// The answer to what only clients ask for, where a node speaks TLS.
 const NODES_ONLY: &str = "this is TLS between nodes (cluster.tls), for what nodes say alone: \
     clients ask without TLS here, or over TLS at [node] listen_tls";
+const NO_PATH: &str = "no such path; expected /timers, /timers/<id>, /timers/by-name/<name>, \
+    /timestamps or /ping";
 /// The answer to a node that has not said who it is.
 const UPGRADE_FIRST: &str = "over TLS a node says who it is first: Upgrade: chronos-site/1";
 /// Number of references whose memory is kept.
@@ -68,6 +72,8 @@ pub struct Caller<'r> {
     /// What the name of the request's token may use; `None`: it has no limits, or nobody needs a
     /// token.
     pub quota: Option<&'r Quota>,
+    /// What the request says that names its timer by a name or a key. `Err` is why it is refused.
+    pub addressed: Option<&'r Result<Addressed, String>>,
 }
 
 /// What becomes of a request for an Upgrade.
@@ -229,11 +235,12 @@ impl Service {
             return self.settle(Err((403, NODES_ONLY.into())), persistence, out);
         }
         let request = match (line.path, line.method) {
-            (TimerPath::Collection, Method::Post) | (TimerPath::Timer(_), Method::Put) => {
+            (TimerPath::Collection, Method::Post)
+            | (TimerPath::Timer(_) | TimerPath::Named, Method::Put) => {
                 return self.store((now, core), (from, caller), line, body, out);
             }
             // What was deleted is remembered for a while, and has room like a timer.
-            (TimerPath::Timer(_), Method::Delete)
+            (TimerPath::Timer(_) | TimerPath::Named, Method::Delete)
                 if let Some(quota) = caller.quota
                     && self.is_beyond_rate(now, quota, persistence, out) =>
             {
@@ -241,6 +248,14 @@ impl Service {
             }
             (TimerPath::Timer(named), Method::Delete) => Request::Delete(target_of(named)),
             (TimerPath::Timer(named), Method::Get) => Request::Read(target_of(named)),
+            (TimerPath::Named, Method::Delete | Method::Get) => match caller.addressed {
+                Some(Err(reason)) => {
+                    return self.settle(Err((400, reason.clone())), persistence, out);
+                }
+                Some(Ok(timer)) if line.method == Method::Get => Request::Read(timer.target()),
+                Some(Ok(timer)) => timer.write(None),
+                None => return self.settle(Err((404, NO_PATH.into())), persistence, out),
+            },
             (TimerPath::References, Method::Delete) => {
                 let forgotten = self.forget((now, core), (from, caller), body);
                 return self.settle(forgotten, persistence, out);
@@ -259,15 +274,14 @@ impl Service {
                 return self.settle(asked, persistence, out);
             }
             (TimerPath::Collection, _) => return self.not_allowed(out, "POST", persistence),
-            (TimerPath::Timer(_), _) => {
+            (TimerPath::Timer(_) | TimerPath::Named, _) => {
                 return self.not_allowed(out, "GET, PUT, DELETE", persistence);
             }
             (TimerPath::References, _) => return self.not_allowed(out, "DELETE", persistence),
             (TimerPath::Ping, _) => return self.not_allowed(out, "GET", persistence),
             (TimerPath::Timestamps, _) => return self.not_allowed(out, "POST", persistence),
             (TimerPath::Unknown, _) => {
-                let reason = "no such path; expected /timers, /timers/<id>, /timestamps or /ping";
-                return self.settle(Err((404, reason.into())), persistence, out);
+                return self.settle(Err((404, NO_PATH.into())), persistence, out);
             }
         };
         core.request(now, from, request);
@@ -366,6 +380,11 @@ impl Service {
             TimerPath::Timer(target) => Some(target),
             _ => None,
         };
+        let addressed = match caller.addressed.map(Result::as_ref).transpose() {
+            Ok(addressed) => addressed,
+            Err(reason) => return self.settle(Err((400, reason.clone())), line.persistence, out),
+        };
+        let identity = addressed.map_or_else(Identity::default, |timer| timer.identity(body));
         let body_bytes = body.len();
         let parsed = parse_any(body, &mut self.json);
         let document = match &parsed {
@@ -391,7 +410,8 @@ impl Service {
         }
         let opaque_bytes_max = self.limits.opaque_bytes_max;
         let limits = (factor_in_path, opaque_bytes_max, now.wall);
-        match admit(&document.timer, limits, &mut self.authorities, &mut self.content) {
+        let (authorities, content) = (&mut self.authorities, &mut self.content);
+        match admit_as(&document.timer, identity, limits, authorities, content) {
             Ok(definition) => {
                 let authority = definition.authority;
                 if let Err(denial) = self.destinations.judge_authority(authority) {
@@ -405,9 +425,10 @@ impl Service {
                     return self.settle(Err((403, reason)), line.persistence, out);
                 }
                 let definition = owned(definition, caller.quota, &mut self.owned);
-                let request = match target {
-                    Some(named) => Request::Update(target_of(named), definition),
-                    None => Request::Create(definition),
+                let request = match (target, addressed) {
+                    (Some(named), _) => Request::Update(target_of(named), definition),
+                    (None, Some(timer)) => timer.write(Some(definition)),
+                    (None, None) => Request::Create(definition),
                 };
                 core.request(now, from, request);
                 Served::Later
@@ -552,8 +573,10 @@ impl Service {
         core: &Core,
         (far_ends, socket): (FarEnds<'_>, SocketId),
     ) -> Result<(), String> {
-        let (is_proven, is_node, is_certified, quota) = (false, true, false, None);
-        let caller = Caller { far_ends, socket, is_proven, is_node, is_certified, quota };
+        let (is_proven, is_node, is_certified) = (false, true, false);
+        let (quota, addressed) = (None, None);
+        let caller =
+            Caller { far_ends, socket, is_proven, is_node, is_certified, quota, addressed };
         self.admit_address(core, caller)
     }
 
@@ -668,7 +691,7 @@ fn is_for_nodes(line: &RequestLine) -> bool {
     match line.path {
         TimerPath::Timer(_) => line.method == Method::Put,
         TimerPath::References | TimerPath::Ping | TimerPath::Unknown => true,
-        TimerPath::Collection | TimerPath::Timestamps => false,
+        TimerPath::Collection | TimerPath::Named | TimerPath::Timestamps => false,
     }
 }
 
