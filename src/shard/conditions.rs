@@ -28,7 +28,7 @@ use crate::wire::peer_message::{
 };
 
 use super::Shard;
-use super::effects::{Answer, Conditional, Outbox, Purpose, Refusal, Reply, Requester};
+use super::effects::{Answer, Condition, Conditional, Outbox, Purpose, Refusal, Reply, Requester};
 use super::parts::conditions::{Asked, Seen, Verdict};
 use super::parts::peers::FULL_MS;
 use super::parts::reads::{Latest, Reader};
@@ -74,7 +74,12 @@ impl Shard {
             refused: PeerSet::EMPTY,
             tries: 0,
         };
-        match self.find(target.id).is_none() && self.is_quiet(asked_at) {
+        // The deciding node corrects whoever takes a timer for absent that is not. Nobody corrects a
+        // refusal.
+        let is_absent_met = matches!(condition, Condition::Absent | Condition::Once)
+            && definition.is_some_and(|definition| fires(&definition));
+        let is_corrected = is_absent_met && self.is_quiet(asked_at);
+        match self.find(target.id).is_none() && is_corrected {
             true => self.judge(now, asked, None, outbox),
             false => self.find_out(now, asked, outbox),
         }

@@ -489,10 +489,9 @@ impl Answer {
                 Internal::Page { body, .. } => body.len(),
                 Internal::Accepted => 0,
             },
-            Answer::Done { .. }
-            | Answer::Identified(_)
-            | Answer::NotFound
-            | Answer::Refused(_) => 0,
+            Answer::Done { .. } | Answer::Identified(_) | Answer::NotFound | Answer::Refused(_) => {
+                0
+            }
         }
     }
 }

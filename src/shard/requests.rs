@@ -14,7 +14,9 @@ use crate::timer::version::{StateKey, Version};
 use crate::wire::callback_uri::uri_of;
 
 use super::Shard;
-use super::effects::{Answer, Conditional, Identified, Outbox, Refusal, Reply, Request, Requester, Target, TimerView};
+use super::effects::{
+    Answer, Conditional, Identified, Outbox, Refusal, Reply, Request, Requester, Target, TimerView,
+};
 use super::parts::peers::FULL_REMEMBERED_MS;
 use super::parts::writes::{NewWrite, Plan};
 use super::records::{Outline, Placement, Record};
@@ -246,7 +248,12 @@ impl Shard {
     /// is not held may be on its way from another site whose clock is ahead of this one's. Its
     /// client has the id, so the create is no later than the id. An id is at most
     /// 2 x [`CLOCK_LEAD_MS_MAX`] ahead of the clock that made it; one further ahead tells nothing.
-    pub(super) fn version_before(&self, now: Now, id: TimerId, held: Option<&Record>) -> Option<Version> {
+    pub(super) fn version_before(
+        &self,
+        now: Now,
+        id: TimerId,
+        held: Option<&Record>,
+    ) -> Option<Version> {
         if held.is_some() || self.peers.view.sites().is_empty() {
             return held.map(|held| held.version);
         }

@@ -13,9 +13,7 @@ use crate::base::slots::SlotKey;
 use crate::base::time::{Now, Tick};
 use crate::cluster::view::View;
 use crate::timer::version::{StateKey, Version};
-use crate::wire::peer_message::{
-    CopyBody, PeerMessage, PeerRefusal, PeerResult, TimerCopy,
-};
+use crate::wire::peer_message::{CopyBody, PeerMessage, PeerRefusal, PeerResult, TimerCopy};
 
 use super::Shard;
 use super::effects::{Answer, Outbox, Purpose, Refusal, Reply, Target};

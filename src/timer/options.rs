@@ -201,7 +201,8 @@ mod tests {
 
     fn admitted(options: &TimerOptions<'_>) -> Result<Admitted, String> {
         let wall = WallMs(1_800_000_000_000);
-        admit_options((Some(options), Identity::default()), wall, 100).map_err(|rejection| rejection.to_string())
+        admit_options((Some(options), Identity::default()), wall, 100)
+            .map_err(|rejection| rejection.to_string())
     }
 
     #[test]

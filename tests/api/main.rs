@@ -14,6 +14,7 @@ mod http;
 mod internal;
 mod limits;
 mod memory;
+mod names;
 mod semantics;
 mod signatures;
 mod sink;

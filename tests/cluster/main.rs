@@ -26,6 +26,7 @@ mod cables;
 mod deaths;
 mod hostile;
 mod mixed;
+mod names;
 mod nonsense;
 mod requests;
 mod scaling;
@@ -47,6 +48,7 @@ const STORIES: &[&[Story]] = &[
     hostile::STORIES,
     nonsense::STORIES,
     splits::STORIES,
+    names::STORIES,
     scaling::STORIES,
     deaths::STORIES,
     secrets::STORIES,

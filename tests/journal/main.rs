@@ -22,6 +22,7 @@ mod disks;
 mod growth;
 mod kills;
 mod missed;
+mod names;
 mod restarts;
 
 /// The longest stories come first, because they decide how long all of them take.
@@ -32,6 +33,7 @@ const STORIES: &[&[Story]] = &[
     disks::STORIES,
     damage::STORIES,
     missed::STORIES,
+    names::STORIES,
     clocks::STORIES,
     restarts::STORIES,
     backups::STORIES,

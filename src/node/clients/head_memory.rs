@@ -53,7 +53,8 @@ impl HeadMemory {
         if !is_create
             || head.expects_continue
             || head.has_conditions
-            || bytes.len() > HEAD_BYTES_MAX {
+            || bytes.len() > HEAD_BYTES_MAX
+        {
             return None;
         }
         if self.heads.len() < HEADS_MAX {

@@ -35,10 +35,8 @@ impl RequestLine {
 
     /// Returns whether the answer may be long: a timer, or a page of timers.
     pub fn is_read(&self) -> bool {
-        let has_content = matches!(
-            self.path,
-            TimerPath::Timer(_) | TimerPath::Named | TimerPath::Collection
-        );
+        let has_content =
+            matches!(self.path, TimerPath::Timer(_) | TimerPath::Named | TimerPath::Collection);
         self.method == Method::Get && has_content
     }
 }

@@ -219,7 +219,9 @@ impl Records {
     /// How long the tombstone of a timer with this id and interval stays.
     fn stays_ms(&self, id: TimerId, interval_ms: u64) -> u64 {
         match may_be_of_key(id) {
-            true if interval_ms > self.limits.tombstone_ms_max => interval_ms.min(KEY_REMEMBERED_MS),
+            true if interval_ms > self.limits.tombstone_ms_max => {
+                interval_ms.min(KEY_REMEMBERED_MS)
+            }
             _ => self.tombstone_ms(interval_ms),
         }
     }
