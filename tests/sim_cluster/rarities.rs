@@ -43,10 +43,12 @@ pub enum Rarity {
     NoRoom = 20,
     /// A wall clock is wrong by minutes or an hour for a time.
     WrongClock = 21,
+    /// Clients create timers on condition that they are not there (see `claims.rs`).
+    Claims = 22,
 }
 
 impl Rarity {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::OldFiles,
         Self::Twins,
         Self::LateStarts,
@@ -58,6 +60,7 @@ impl Rarity {
         Self::Pauses,
         Self::NoRoom,
         Self::WrongClock,
+        Self::Claims,
     ];
 }
 
@@ -74,6 +77,7 @@ impl Rarities {
         let is_drawn = |kind: &Rarity| {
             let percent = match (kind, trouble) {
                 (Rarity::LongIntervals, Trouble::Plot) => PERCENT_OF_SOME,
+                (Rarity::Claims, Trouble::None) => PERCENT_OF_SOME,
                 (Rarity::LongIntervals, _) | (_, Trouble::Plot) => 0,
                 (Rarity::Pauses, Trouble::OneAtATime) if !has_operator => PERCENT_OF_SOME,
                 (Rarity::Pauses, _) => 0,
@@ -124,7 +128,7 @@ pub fn rare_faults(options: &Options, made: &mut Vec<(u64, Fault)>) {
             Rarity::Exchanged => in_turn(draw, options, made, exchanged),
             Rarity::WrongClock => wrong_clock(draw, options, made),
             // The plots and the limits of the node make these.
-            Rarity::LongIntervals | Rarity::Pauses | Rarity::NoRoom => {}
+            Rarity::LongIntervals | Rarity::Pauses | Rarity::NoRoom | Rarity::Claims => {}
         }
     }
 }
