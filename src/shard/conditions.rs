@@ -92,8 +92,7 @@ impl Shard {
         peers.is_alone()
             || uneasy.into_iter().all(PeerSet::is_empty)
                 && peers.lacking().intersection(peers.view.connected_nodes()).is_empty()
-                && peers.lately_full(tick).is_empty()
-                && self.full_at.is_none()
+                && self.lately_full().is_empty()
                 && !peers.view.is_changing()
                 && !self.questions.is_fresh(tick)
                 && !self.reconcile.owes()
@@ -167,6 +166,7 @@ impl Shard {
             Verdict::Same => return self.confirm_made(now, asked, outbox),
             Verdict::Refused(refusal) => return Err(refusal),
         }
+        self.note_own_room(&mut asked);
         let plan = self.plan_of(&asked);
         if asked.definition().is_some_and(|definition| !fires(&definition)) {
             self.counters.never_firing += 1;
@@ -182,6 +182,17 @@ impl Shard {
             None => Err(Refusal::NoReplica),
             Some(own) if own == self.peers.own() => self.write_decided(now, asked, outbox),
             Some(decider) => self.ask_decider(now, asked, (decider, &plan), outbox),
+        }
+    }
+
+    /// Leaves a timer to other nodes that this node does not hold and has no room for. It does not
+    /// decide about the timer, for it could not tell later that it did.
+    fn note_own_room(&mut self, asked: &mut Asked) {
+        let bytes = asked.definition().map(|definition| definition.content.len());
+        let is_new = self.find(asked.target.id).is_none() && !self.peers.is_alone();
+        if bytes.is_some_and(|bytes| is_new && self.records.room(bytes).is_err()) {
+            self.full_at = Some(self.turns.at);
+            asked.refused = asked.refused.with(self.peers.own());
         }
     }
 

@@ -321,3 +321,44 @@ fn a_full_deciding_node_leaves_the_decision_to_the_next() {
     assert_eq!(cluster.holders(id).len(), 2);
     assert!(!cluster.holders(id).contains(&list[0]));
 }
+
+/// The node that is to decide has no room. Each node, itself among them, finds the timer with the
+/// node that decided in its place.
+#[test]
+fn a_node_without_room_does_not_decide() {
+    for taker in 0..3 {
+        let mut cluster = Cluster::new(3, true);
+        let id = id_of_name("one");
+        let full = cluster.list(id)[0];
+        cluster.kill(full);
+        cluster.nodes[full].records_max = 0;
+        cluster.return_empty(full);
+        cluster.run_until(40);
+        let first = put(&mut cluster, taker, "one", Condition::Absent);
+        assert!(is_done(&first), "node {taker}, {full} is full: {first:?}");
+        assert!(!cluster.holders(id).contains(&full));
+        assert_eq!(cluster.holders(id).len(), 2);
+        for node in 0..3 {
+            let again = put(&mut cluster, node, "one", Condition::Absent);
+            assert_eq!(again, refused(Refusal::Unmet), "node {node}, {full} is full");
+        }
+    }
+}
+
+#[test]
+fn the_end_of_a_key_told_by_a_node_that_never_held_it_forgets_nothing() {
+    let mut cluster = settled(3);
+    let id = id_of_key("", b"k");
+    let list = cluster.list(id);
+    assert!(is_done(&post(&mut cluster, list[2], ("k", "body"), (600, 600))));
+    // Twice, so that the second tombstone takes the place of the first.
+    for _ in 0..2 {
+        drop(cluster.ask(list[2], Request::Delete(target(id))));
+    }
+    for node in &list[..2] {
+        let slot = cluster.shard(*node).find(id).expect("a tombstone");
+        let held = *cluster.shard(*node).records.get(slot);
+        assert_eq!(held.repeat_for.get(), digest_of(b"body"));
+        assert!(held.interval_ms > KEY_REMEMBERED_MS - 60_000 && !held.is_live());
+    }
+}

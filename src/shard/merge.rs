@@ -80,6 +80,11 @@ impl Shard {
                 self.note_told(copy.standing.id);
                 self.merge_copy(now, teller, &copy, outbox)
             }
+            PeerMessage::Conditional { .. } | PeerMessage::Fetch(_)
+                if outbox.peer_bytes.len() > FETCHED_BYTES_PER_TURN_MAX =>
+            {
+                PeerResult::Busy
+            }
             PeerMessage::Conditional { seen, copy } => {
                 self.note_told(copy.standing.id);
                 match self.newer_than(now, Version(seen), &copy) {
@@ -90,9 +95,6 @@ impl Shard {
                     Some(Err(result)) => result,
                     None => self.merge_copy(now, teller, &copy, outbox),
                 }
-            }
-            PeerMessage::Fetch(_) if outbox.peer_bytes.len() > FETCHED_BYTES_PER_TURN_MAX => {
-                PeerResult::Busy
             }
             PeerMessage::Fetch(id) => match self.fetched(now, id) {
                 Ok(copy) => {

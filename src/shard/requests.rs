@@ -333,7 +333,7 @@ impl Shard {
 
     /// Members that have had no room in the last minutes, this node included: other nodes may stand
     /// in for them.
-    fn lately_full(&self) -> PeerSet {
+    pub(super) fn lately_full(&self) -> PeerSet {
         let full = self.peers.lately_full(self.turns.at);
         let is_own = self.full_at.is_some_and(|at| self.turns.at - at < FULL_REMEMBERED_MS);
         if is_own { full.with(self.peers.own()) } else { full }

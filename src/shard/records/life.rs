@@ -9,7 +9,7 @@ use crate::base::time::Tick;
 use crate::shard::parts::peers::Peers;
 use crate::store::payloads::PayloadRef;
 use crate::timer::definition::Content;
-use crate::timer::naming::{KEY_REMEMBERED_MS, may_be_of_key};
+use crate::timer::naming::{KEY_REMEMBERED_MS, is_digest, may_be_of_key};
 use crate::timer::schedule::tombstone_ms;
 
 impl Records {
@@ -238,7 +238,8 @@ impl Records {
         (interval_ms, repeat_for_ms): (u64, u64),
     ) -> (u64, u64) {
         if !held.is_live() {
-            return (interval_ms, held.repeat_for.get());
+            let known = Some(held.repeat_for.get()).filter(|digest| is_digest(*digest));
+            return (interval_ms, known.unwrap_or(repeat_for_ms));
         }
         let content = Content::decode(self.payloads.get(held.payload));
         match content.attributes().once {
