@@ -74,8 +74,7 @@ impl Shard {
             refused: PeerSet::EMPTY,
             tries: 0,
         };
-        // The deciding node corrects whoever takes a timer for absent that is not. Nobody corrects a
-        // refusal.
+        // The deciding node corrects who takes a timer for absent. Nobody corrects a refusal.
         let is_absent_met = matches!(condition, Condition::Absent | Condition::Once)
             && definition.is_some_and(|definition| fires(&definition));
         let is_corrected = is_absent_met && self.is_quiet(asked_at);
@@ -85,15 +84,18 @@ impl Shard {
         }
     }
 
-    /// Whether nothing is amiss: the first node on a list holds the timer if any node does.
+    /// Whether nothing has been amiss for a while: the first node on a list holds the timer if any
+    /// node does. A node that is back gets what it missed, in as long as tombstones are held for
+    /// it.
     fn is_quiet(&self, tick: Tick) -> bool {
         let peers = &self.peers;
-        let uneasy = [peers.other_view, peers.back_lately(tick), peers.http(), peers.not_alive()];
+        let uneasy = [peers.other_view, peers.http(), peers.not_alive()];
         peers.is_alone()
             || uneasy.into_iter().all(PeerSet::is_empty)
                 && peers.lacking().intersection(peers.view.connected_nodes()).is_empty()
                 && self.lately_full().is_empty()
                 && !peers.view.is_changing()
+                && tick - peers.returned_at >= self.config.cluster.tombstone_hold_ms
                 && !self.questions.is_fresh(tick)
                 && !self.reconcile.owes()
     }

@@ -61,7 +61,7 @@ fn refused(refusal: Refusal) -> Answer {
 /// Lets all nodes show each other what they hold, so that nothing is amiss.
 fn settled(count: usize) -> Cluster {
     let mut cluster = Cluster::new(count, true);
-    cluster.run_until(20);
+    cluster.run_until(140);
     for node in 0..count {
         let tick = Tick(cluster.now_ms);
         assert!(cluster.shard(node).is_quiet(tick), "node {node} of {count}");
@@ -320,6 +320,39 @@ fn a_full_deciding_node_leaves_the_decision_to_the_next() {
     assert!(is_done(&cluster.answers.pop().expect("answered")));
     assert_eq!(cluster.holders(id).len(), 2);
     assert!(!cluster.holders(id).contains(&list[0]));
+}
+
+/// A timer that a key made ends while the first node is away. The first node is back, and knows of
+/// the key when it is asked first.
+#[test]
+fn a_node_that_was_away_is_shown_the_keys_of_timers_that_ended() {
+    for returns_empty in [true, false] {
+        let mut cluster = settled(3);
+        let id = id_of_key("", b"k");
+        let list = cluster.list(id);
+        assert!(is_done(&post(&mut cluster, list[2], ("k", "body"), (10, 10))));
+        if returns_empty {
+            cluster.kill(list[0]);
+        } else {
+            list[1..].iter().for_each(|other| cluster.cut(list[0], *other, true));
+        }
+        cluster.run_until(160);
+        assert_eq!(cluster.shard(list[1]).find(id).map(|_| ()), Some(()), "its tombstone");
+        if returns_empty {
+            cluster.return_empty(list[0]);
+        } else {
+            list[1..].iter().for_each(|other| cluster.cut(list[0], *other, false));
+        }
+        cluster.run_until(300);
+        for node in list {
+            assert!(cluster.shard(node).is_quiet(Tick(cluster.now_ms)));
+            let again = post(&mut cluster, node, ("k", "body"), (10, 10));
+            assert!(is_done(&again), "{again:?}");
+            let other = post(&mut cluster, node, ("k", "other"), (10, 10));
+            assert_eq!(other, refused(Refusal::OtherBody));
+        }
+        assert!(cluster.holders(id).is_empty());
+    }
 }
 
 /// The node that is to decide has no room. Each node, itself among them, finds the timer with the

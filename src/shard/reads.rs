@@ -68,7 +68,9 @@ impl Shard {
         let others = self.peers.view.connected_nodes().minus(self.peers.dead());
         let others = others.minus(self.peers.http());
         let mut left = listed.union(plan.extras).union(others).without(own);
-        if slot.is_some_and(|slot| self.is_unheard(slot, target.id)) {
+        // What only a dead node knows does not hold up writes, with or without a condition.
+        let is_write = matches!(from, Reader::Condition(_));
+        if is_write || slot.is_some_and(|slot| self.is_unheard(slot, target.id)) {
             left = left.minus(self.peers.dead());
         }
         let id = target.id;

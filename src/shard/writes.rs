@@ -456,14 +456,13 @@ impl Shard {
         let told = replicas.union(write.refused).with(self.peers.own());
         plan.extras = plan.extras.union(write.asked).minus(told);
         self.tell_of_refusing(&write, &plan, outbox);
-        // The timer popped to its end here, while this node held it as a stand-in.
-        let is_over = new.body.is_some()
-            && held.is_some_and(|held| held.version == version && !held.is_live());
-        // It met its condition, and was written over since.
-        let is_over = is_over || write.is_decided && newest != made.version;
         // A timer that is held already may be popping.
-        let made_here = held.filter(|held| held.version == version).and(slot);
-        let answer = match (write.tries, made_here) {
+        let made_here = held.filter(|held| held.version == version);
+        // It popped to its end here, while this node held it as a stand-in. Or it met its condition,
+        // and was written over since.
+        let is_over = new.body.is_some() && made_here.is_some_and(|held| !held.is_live())
+            || write.is_decided && newest != made.version;
+        let answer = match (write.tries, made_here.and(slot)) {
             _ if is_over => Ok(Some(self.done_by(&write.outline, write.is_identified))),
             (TRIES_MAX.., _) if seen.is_none() => Err(Refusal::Unanswered),
             (TRIES_MAX.., _) => Err(Refusal::Contended),

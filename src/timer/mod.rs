@@ -5,7 +5,7 @@ pub mod admission;
 pub mod definition;
 pub(crate) mod identity;
 mod lasting;
-pub mod naming;
+pub(crate) mod naming;
 mod options;
 mod rejection;
 pub(crate) mod schedule;

@@ -54,8 +54,9 @@ pub fn read_conditions(head: &[u8]) -> Result<Conditions<'_>, ConditionError> {
     let (mut matches, mut none_match, mut key) = (None, None, None);
     // The request line has no name of a header before its first colon.
     for line in head.split(|&byte| byte == b'\n') {
-        let Some(colon) = line.iter().position(|&byte| byte == b':') else { continue };
-        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        let mut parts = line.splitn(2, |&byte| byte == b':');
+        let (Some(name), Some(value)) = (parts.next(), parts.next()) else { continue };
+        let value = value.trim_ascii();
         let (place, twice) = match name.len() {
             8 if name.eq_ignore_ascii_case(b"if-match") => (&mut matches, TWO_MATCH),
             13 if name.eq_ignore_ascii_case(b"if-none-match") => (&mut none_match, TWO_NONE_MATCH),

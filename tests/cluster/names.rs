@@ -58,8 +58,7 @@ fn await_held(cluster: &Cluster, places: &[usize], copies: usize) {
 }
 
 /// What each of two nodes answers, asked at the same time for the same names.
-fn at_once(cluster: &Cluster, ask: impl Fn(usize, usize) -> Answer + Sync) -> Vec<[Answer; 2]> {
-    let _ = cluster;
+fn at_once(ask: impl Fn(usize, usize) -> Answer + Sync) -> Vec<[Answer; 2]> {
     let ask = &ask;
     let answers = |place: usize| move || (0..NAMES).map(|at| ask(place, at)).collect::<Vec<_>>();
     let (one, other) = thread::scope(|scope| {
@@ -74,7 +73,7 @@ fn two_nodes_at_once() {
     cluster.await_alive(&THREE);
     let mut ids = BTreeSet::new();
     let id = |answer: &Answer| answer.location()[..24].to_owned();
-    let made = at_once(&cluster, |place, at| put(&cluster, place, &format!("free-{at}"), ""));
+    let made = at_once(|place, at| put(&cluster, place, &format!("free-{at}"), ""));
     for pair in &made {
         assert_eq!(id(&pair[0]), id(&pair[1]), "a name makes one id");
         ids.insert(id(&pair[0]));
@@ -82,7 +81,7 @@ fn two_nodes_at_once() {
     assert_eq!(ids.len(), NAMES);
     await_held(&cluster, &THREE, 2 * NAMES);
 
-    let made = at_once(&cluster, |place, at| put(&cluster, place, &format!("n-{at}"), ABSENT));
+    let made = at_once(|place, at| put(&cluster, place, &format!("n-{at}"), ABSENT));
     for (at, pair) in made.iter().enumerate() {
         let mut statuses = [pair[0].status, pair[1].status];
         statuses.sort_unstable();
@@ -96,7 +95,7 @@ fn two_nodes_at_once() {
     }
     await_held(&cluster, &THREE, 4 * NAMES);
 
-    let made = at_once(&cluster, |place, at| post(&cluster, place, &format!("key-{at}")));
+    let made = at_once(|place, at| post(&cluster, place, &format!("key-{at}")));
     for pair in &made {
         assert_eq!(pair[0].location(), pair[1].location());
         ids.insert(id(&pair[0]));
@@ -119,13 +118,12 @@ fn a_split() {
     let mut later = Vec::new();
     for at in 0..20 {
         let name = format!("during-{at}");
-        let (alone, others) = (at % 2 == 0, put(&cluster, 1 + at % 2, &name, ABSENT));
+        let others = put(&cluster, 1 + at % 2, &name, ABSENT);
         assert_eq!(others.status, 200, "{others:?}");
         let mine = put(&cluster, 0, &name, ABSENT);
         assert_eq!(mine.status, 200, "{mine:?}");
         assert_eq!(put(&cluster, 0, &name, ABSENT).status, 412);
         assert_eq!(put(&cluster, 1, &name, ABSENT).status, 412);
-        let _ = alone;
         later.push(mine.header("ETag").max(others.header("ETag")).map(str::to_owned));
     }
     network.set_around(0, Way::Open);
@@ -173,7 +171,8 @@ fn a_death() {
                 assert_eq!(other.status, 422, "round {round}: {key}: {other:?}");
             }
             let gone = ask(&cluster, 1, ("GET", deleted[at].location()), "", "");
-            assert_eq!(gone.status, 404, "{gone:?}");
+            // The dead node may know better, so the answer may be that nobody can tell.
+            assert!([404, 503].contains(&gone.status), "{gone:?}");
         }
         cluster.await_dead(&[1, 2], 0);
     }

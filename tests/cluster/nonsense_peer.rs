@@ -112,13 +112,17 @@ impl Liar {
         let path = random.pick(&["/nonsense", "", "?a=b", "/%00%ff/../"]);
         let opaque = "x".repeat(random.pick(&[0, 1, 100, 3_000]));
         encode_content(path, &[], opaque.as_bytes(), &mut content);
-        let message = match random.below(10) {
+        let message = match random.below(11) {
             0 => PeerMessage::Fetch(self.id(random)),
             1 => PeerMessage::Missed { id: self.id(random), by: self.node(random) },
             2 => PeerMessage::NoRoom { id: self.id(random), at: self.node(random) },
             3..=5 => {
                 let list = self.list(random);
                 PeerMessage::Standing(self.standing(random, &list))
+            }
+            6 => {
+                let copy = TimerCopy { is_write: true, ..self.copy(random, &content) };
+                PeerMessage::Conditional { seen: copy.standing.version / 2, copy }
             }
             _ => PeerMessage::Copy(self.copy(random, &content)),
         };
@@ -344,7 +348,7 @@ fn clocks(random: &mut Random) -> Now {
 pub fn id_of(message: &PeerMessage<'_>) -> TimerId {
     match message {
         PeerMessage::Standing(standing) => standing.id,
-        PeerMessage::Copy(copy) => copy.standing.id,
+        PeerMessage::Copy(copy) | PeerMessage::Conditional { copy, .. } => copy.standing.id,
         PeerMessage::Fetch(id)
         | PeerMessage::Missed { id, .. }
         | PeerMessage::NoRoom { id, .. } => *id,

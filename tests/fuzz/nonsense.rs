@@ -280,10 +280,11 @@ impl World {
             is_fresh: self.random.below(2) == 0,
         };
         let copy = self.told_message(&content);
+        let version = Version(self.version());
         let condition = *self.random.of(&[
             Condition::Absent,
             Condition::Present,
-            Condition::Version(Version(self.version())),
+            Condition::Version(version),
             Condition::Once,
         ]);
         let request = match (self.random.below(9), copy) {

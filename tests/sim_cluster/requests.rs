@@ -223,19 +223,10 @@ impl World {
             }
             Answer::Refused(refusal) => {
                 *self.refusals.entry(format!("{refusal:?}")).or_insert(0) += 1;
-                // A write that reached some replicas may live on.
-                let is_open = matches!(
-                    refusal,
-                    Refusal::NoReplica
-                        | Refusal::NoRoom
-                        | Refusal::NotTaken
-                        | Refusal::Unanswered
-                        | Refusal::Contended
-                );
                 if *refusal == Refusal::Unmet {
                     self.model.unclaimed(name)?;
                 }
-                if !is_open {
+                if !leaves_open(*refusal) {
                     self.model.closed(name, self.now_ns, Closed::NoEffect);
                 }
             }
@@ -275,6 +266,18 @@ impl World {
         }
         broken("R2", format!("request {name} is not answered by node {}", asked.node))
     }
+}
+
+/// Whether a write that is refused may be in force all the same: some replicas may have it.
+fn leaves_open(refusal: Refusal) -> bool {
+    matches!(
+        refusal,
+        Refusal::NoReplica
+            | Refusal::NoRoom
+            | Refusal::NotTaken
+            | Refusal::Unanswered
+            | Refusal::Contended
+    )
 }
 
 fn answer_number(answer: &Answer) -> u64 {

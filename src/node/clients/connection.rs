@@ -533,9 +533,9 @@ impl ClientConnection {
         } else if let Some(place) = api.service.heads.remember(&head, &line, &rest[..used]) {
             self.last_head = place;
         }
-        self.page = page_head(&line, head.query, &rest[..used]);
-        let scope = self.access.as_deref().map_or("", Access::name);
-        self.addressed = Addressed::of(&line, &head, &rest[..used], scope);
+        let (bytes, scope) = (&rest[..used], self.access.as_deref().map_or("", Access::name));
+        self.page = page_head(&line, head.query, bytes);
+        self.addressed = Addressed::of(&line, &head, bytes, scope);
         self.begin_body(api, caller, line, head.framing);
         if head.expects_continue && !self.is_closing && rest.len() == used {
             self.in_order(write_continue);

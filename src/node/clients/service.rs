@@ -418,11 +418,8 @@ impl Service {
                     if let Some(count) = self.denied_hosts.get_mut(denial as usize) {
                         *count += 1;
                     }
-                    let reason = format!(
-                        "callback.http.uri: expected a host to which callbacks may go, got \
-                         {authority}, {denial}"
-                    );
-                    return self.settle(Err((403, reason)), line.persistence, out);
+                    let refusal = (403, denied(authority, denial));
+                    return self.settle(Err(refusal), line.persistence, out);
                 }
                 let definition = owned(definition, caller.quota, &mut self.owned);
                 let request = match (target, addressed) {
@@ -701,6 +698,14 @@ pub fn too_long(bytes: u64, bytes_max: u32) -> Option<String> {
     is_too_long.then(|| {
         format!("body: expected at most {bytes_max} bytes (limits.body_bytes_max), got {bytes}")
     })
+}
+
+/// Why a timer is not taken whose callback may not go to its host.
+#[cold]
+fn denied(authority: &str, denial: Denial) -> String {
+    format!(
+        "callback.http.uri: expected a host to which callbacks may go, got {authority}, {denial}"
+    )
 }
 
 /// Returns the definition with its owner, if the name of the request's token has a limit of timers.
