@@ -132,10 +132,13 @@ impl Shard {
         latest: Latest<'_>,
         outbox: &mut Outbox,
     ) -> Decided {
+        let is_key_known = self.seen_here(asked.target.id).is_some_and(|seen| seen.once.is_some());
         let seen = match latest {
             Latest::Held(_) | Latest::Nothing => None,
             Latest::Told(copy) => Some(Seen::told(now, copy)),
             Latest::Ended(seen) => Some(*seen),
+            // That a key was used is known for certain.
+            Latest::Unsure(_) if is_key_known => None,
             Latest::Unsure(refusal) => return Err(refusal),
         };
         self.judge(now, asked, seen, outbox)

@@ -345,7 +345,8 @@ fn a_node_that_was_away_is_shown_the_keys_of_timers_that_ended() {
         }
         cluster.run_until(300);
         for node in list {
-            assert!(cluster.shard(node).is_quiet(Tick(cluster.now_ms)));
+            let tick = Tick(cluster.now_ms);
+            assert!(cluster.shard(node).is_quiet(tick));
             let again = post(&mut cluster, node, ("k", "body"), (10, 10));
             assert!(is_done(&again), "{again:?}");
             let other = post(&mut cluster, node, ("k", "other"), (10, 10));

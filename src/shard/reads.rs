@@ -163,7 +163,11 @@ impl Shard {
             Some(slot) if !is_older(slot) && (self.is_latest(slot) || is_live && !is_unsure) => {
                 Latest::Held(slot)
             }
-            _ if is_unsure => Latest::Unsure(Refusal::NoReplica),
+            // That a key was used is known for certain.
+            _ if is_unsure => match waiting.ended.filter(|ended| ended.once.is_some()) {
+                Some(ended) => Latest::Ended(ended),
+                None => Latest::Unsure(Refusal::NoReplica),
+            },
             _ => waiting.ended.map_or(Latest::Nothing, Latest::Ended),
         }
     }

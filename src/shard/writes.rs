@@ -432,7 +432,9 @@ impl Shard {
             None if newest == made.version => made.version,
             seen => self.clock.assign(now.wall, Some(newest.max(seen.unwrap_or(made.version)))),
         };
-        let done = held.filter(|held| held.version == version).map_or(0, |held| held.sequence);
+        // A timer that is held already may be popping.
+        let made_here = held.filter(|held| held.version == version);
+        let done = made_here.map_or(0, |held| held.sequence);
         let new = NewWrite {
             from: write.from,
             asked_at: write.asked_at,
@@ -443,8 +445,7 @@ impl Shard {
             interval_ms,
             repeat_for_ms,
             body: body.as_ref().map(|body| (&*body.authority, &*body.content)),
-            // When others stand in for nodes that refused, fewer nodes are left each time. Such a
-            // try is not counted.
+            // A try with stand-ins for nodes that refused does not count: fewer are left each time.
             tries: write.tries + u8::from(write.refused.is_empty() || seen.is_some()),
             refused: write.refused,
             is_decided: write.is_decided,
@@ -456,10 +457,7 @@ impl Shard {
         let told = replicas.union(write.refused).with(self.peers.own());
         plan.extras = plan.extras.union(write.asked).minus(told);
         self.tell_of_refusing(&write, &plan, outbox);
-        // A timer that is held already may be popping.
-        let made_here = held.filter(|held| held.version == version);
-        // It popped to its end here, while this node held it as a stand-in. Or it met its condition,
-        // and was written over since.
+        // It popped to its end here, or it was decided, and written over since.
         let is_over = new.body.is_some() && made_here.is_some_and(|held| !held.is_live())
             || write.is_decided && newest != made.version;
         let answer = match (write.tries, made_here.and(slot)) {
