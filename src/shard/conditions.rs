@@ -180,6 +180,9 @@ impl Shard {
             }
             asked.definition = None;
         }
+        if asked.definition.is_some() && !self.others_suffice(&asked, plan.placement.factor) {
+            return Err(Refusal::NoRoom);
+        }
         let able = self.peers.alive().minus(self.peers.http());
         let listed = plan.placement.replicas;
         let listed = listed.as_slice().iter().filter_map(|node| self.peers.view.peer_of(*node));
@@ -199,6 +202,13 @@ impl Shard {
             self.full_at = Some(self.turns.at);
             asked.refused = asked.refused.with(self.peers.own());
         }
+    }
+
+    /// Whether as many nodes can hold the timer without those that have no room.
+    fn others_suffice(&self, asked: &Asked, factor: u8) -> bool {
+        let (members, view) = (self.peers.not_dead(), &self.peers.view);
+        let count = |members| view.place(asked.target.id, factor, members).len();
+        asked.refused.is_empty() || count(members.minus(asked.refused)) == count(members)
     }
 
     /// The nodes that the write concerns.
