@@ -210,7 +210,7 @@ fn headers_that_say_nothing_clear_are_refused() {
         ["Idempotency-Key: a", "If-Match: *"],
     ] {
         let answer = send(&mut client, ("POST", "/timers"), &headers, &body);
-        answer.assert_refusal(400, "Idempotency-Key", &headers[1]);
+        answer.assert_refusal(400, "Idempotency-Key", headers[1]);
     }
     // The parser of heads refuses every other control byte, and closes.
     for byte in ["\u{1}", "\u{7f}", "\0"] {

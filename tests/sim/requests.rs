@@ -223,6 +223,9 @@ impl World {
             | Refusal::Clock
             | Refusal::Twin
             | Refusal::Original
+            | Refusal::Unmet
+            | Refusal::OtherBody
+            | Refusal::OtherName
             | Refusal::JournalFull
             | Refusal::JournalStalled
             | Refusal::WritesFull
