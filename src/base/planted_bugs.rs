@@ -88,6 +88,8 @@ pub enum Bug {
     IdleHostKeepsLane = 63,
     /// A replica that refuses a write counts as a replica that has it.
     RefusalCountsAsAnswered = 41,
+    /// A node that decides about a condition takes the write whatever it holds.
+    ConditionNotJudged = 42,
     /// A journal counts a write as durable when it begins.
     JournalAcknowledgesEarly = 64,
     /// A page of a journal is taken whatever its checksum says.
@@ -177,7 +179,7 @@ impl Bug {
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.
-    pub const CLUSTER: [Bug; 18] = [
+    pub const CLUSTER: [Bug; 19] = [
         Bug::SkipOneReplica,
         Bug::DoNotTellReplicasOfPop,
         Bug::DropTombstonesAtRestart,
@@ -196,6 +198,7 @@ impl Bug {
         Bug::PopOfPolicyNotKept,
         Bug::RateNotDivided,
         Bug::DelayedPopKept,
+        Bug::ConditionNotJudged,
     ];
 
     /// The bugs of the journal. The simulators with a disk must find each.

@@ -476,6 +476,7 @@ fn shown(view: &View, copy: &TimerCopy<'_>) -> Option<TimerView> {
         interval_ms: copy.interval_ms,
         repeat_for_ms: copy.repeat_for_ms,
         age_ms: copy.start_ms,
+        version: Version(copy.standing.version),
         sequence: copy.standing.sequence,
         uri: uri_of(body.authority, content.target),
         opaque: content.opaque.into(),

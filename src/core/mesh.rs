@@ -20,7 +20,7 @@ use crossbeam_utils::CachePadded;
 use crate::base::ids::{PeerIndex, ShardCount, ShardIndex};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::MonoNs;
-use crate::shard::effects::{PageAsk, Reply, Request, Requester, Target};
+use crate::shard::effects::{Condition, Conditional, PageAsk, Reply, Request, Requester, Target};
 use crate::timer::definition::OwnedDefinition;
 use crate::wire::peer_message::{PeerMessage, decode_message};
 use crate::wire::resync_json::Reference;
@@ -43,6 +43,8 @@ pub enum Remote {
     Delete(Target),
     /// A client's GET.
     Read(Target),
+    /// A client's write with a condition; without a definition a DELETE.
+    Conditional(Box<(Target, Condition, Option<OwnedDefinition>)>),
     /// A copy that came over the internal API, encoded as a message.
     Merge(Box<[u8]>),
     /// The question for one shard's part of a page of timers.
@@ -70,6 +72,10 @@ impl Remote {
                 PeerMessage::Copy(copy).encode(&mut bytes);
                 Remote::Merge(bytes.into())
             }
+            Request::Conditional(ref ask) => {
+                let definition = ask.definition.as_ref().map(OwnedDefinition::copy);
+                Remote::Conditional(Box::new((ask.target, ask.condition, definition)))
+            }
             Request::Collect(ask) => Remote::Collect(ask),
             Request::Forget(references) => Remote::Forget(references.into()),
             Request::List(ask) => Remote::List(ask.into()),
@@ -86,6 +92,12 @@ impl Remote {
                 Ok(PeerMessage::Copy(copy)) => Request::Merge(copy),
                 other => unreachable!("a copy was encoded by a sibling, not {other:?}"),
             },
+            Remote::Conditional(ask) => {
+                let (target, condition, definition) = &**ask;
+                let definition = definition.as_ref().map(OwnedDefinition::borrow);
+                let (target, condition) = (*target, *condition);
+                Request::Conditional(Conditional { target, condition, definition })
+            }
             Remote::Collect(ask) => Request::Collect(*ask),
             Remote::Forget(references) => Request::Forget(references),
             Remote::List(ask) => Request::List(ask),

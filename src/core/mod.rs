@@ -172,15 +172,17 @@ impl Core {
             Request::Update(target, _) | Request::Delete(target) | Request::Read(target) => {
                 self.shards.owner(target.id)
             }
+            Request::Conditional(ask) => self.shards.owner(ask.target.id),
             Request::Merge(copy) => self.shards.owner(copy.standing.id),
             Request::Collect(_) | Request::Forget(_) | Request::List(_) => {
                 unreachable!("every shard is asked for its own part")
             }
         };
         let refusal = match request {
-            Request::Create(_) | Request::Update(..) | Request::Delete(_) => {
-                self.peering.refuses_writes()
-            }
+            Request::Create(_)
+            | Request::Update(..)
+            | Request::Delete(_)
+            | Request::Conditional(_) => self.peering.refuses_writes(),
             _ => None,
         };
         if let Some(refusal) = refusal {

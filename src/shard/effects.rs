@@ -42,6 +42,8 @@ pub enum Request<'a> {
     Delete(Target),
     /// GET: reads the timer.
     Read(Target),
+    /// A write that is made only if the timer is as its client expects.
+    Conditional(Conditional<'a>),
     /// A PUT of the internal HTTP API: a copy from an original node, or, without replicas, from
     /// another site. Its start is in ms of this node's monotonic clock. The answer is `Done` once
     /// the copy is merged, whether it was news or not.
@@ -75,6 +77,30 @@ pub struct PageAsk {
     pub is_fresh: bool,
 }
 
+/// What must be so for a write to be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Condition {
+    /// The timer is not there.
+    Absent,
+    /// The timer is there.
+    Present,
+    /// The timer is there, and this write made it.
+    Version(Version),
+    /// The create of a key was not made before. Otherwise it is answered as the first one was.
+    Once,
+}
+
+/// A PUT, a DELETE or a POST with a condition.
+#[derive(Clone, Copy, Debug)]
+pub struct Conditional<'a> {
+    /// The timer.
+    pub target: Target,
+    /// What must be so.
+    pub condition: Condition,
+    /// What the write makes of the timer; `None`: the write ends it.
+    pub definition: Option<Definition<'a>>,
+}
+
 /// A timer as a client names it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Target {
@@ -106,6 +132,8 @@ pub enum Purpose {
     Write(SlotKey),
     /// A client's read, by its key among the reads that wait.
     Read(SlotKey),
+    /// A client's write with a condition, by its key among those that wait for a decision.
+    Condition(SlotKey),
     /// News of a timer: a pop, or the copy that a peer wanted after it.
     News(TimerId),
     /// An offer of a timer in a walk or a move, or its copy.
@@ -339,6 +367,18 @@ pub enum Refusal {
          leave out what the original does not have (docs/api.md), or retry when it has left"
     )]
     Original,
+    /// The timer is not as the client's condition expects it. Answered 412.
+    #[error(
+        "If-Match, If-None-Match: expected the timer as these headers say, got another: read it \
+         and decide anew"
+    )]
+    Unmet,
+    /// The key came with another body. Answered 422.
+    #[error("Idempotency-Key: expected the body that came with this key before, got another one")]
+    OtherBody,
+    /// Another name has the same id. Answered 409.
+    #[error("name: a timer of another name has the id that this name makes; take another name")]
+    OtherName,
     /// Others wrote the timer at the same time, again and again.
     #[error("too many writes of this timer at the same time; retry in a moment")]
     Contended,
@@ -421,6 +461,8 @@ pub struct TimerView {
     pub age_ms: u64,
     /// Pops done.
     pub sequence: u64,
+    /// The write that made the timer what it is.
+    pub version: Version,
     /// Callback URI.
     pub uri: String,
     /// The opaque bytes. They are text, unless the attributes say that they are bytes.
@@ -443,6 +485,8 @@ pub enum Answer {
         /// The filter of the replicas, for the id.
         filter: u64,
     },
+    /// The same, for a timer whose id a name or a key made.
+    Identified(Box<Identified>),
     /// 200, with the timer.
     Found(Box<TimerView>),
     /// 404: no such timer.
@@ -467,9 +511,25 @@ impl Answer {
                 // Some hundred names.
                 Internal::Count(_) => 0,
             },
-            Answer::Done { .. } | Answer::NotFound | Answer::Refused(_) => 0,
+            Answer::Done { .. } | Answer::Identified(_) | Answer::NotFound | Answer::Refused(_) => {
+                0
+            }
         }
     }
+}
+
+/// What is answered to the write of a timer whose id a name or a key made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Identified {
+    /// The timer.
+    pub id: TimerId,
+    /// The factor, for the id.
+    pub factor: u8,
+    /// The filter of the replicas, for the id. 0 where a key made the id, so that each answer names
+    /// the timer in the same way.
+    pub filter: u64,
+    /// The write that made the timer what it is.
+    pub version: Version,
 }
 
 /// Answers to other nodes, and answers of many timers.

@@ -7,6 +7,7 @@ use crate::base::ranked::Replicas;
 use crate::base::time::{Now, Tick, WallMs};
 use crate::journal::Position;
 use crate::timer::definition::Content;
+use crate::timer::naming::{is_digest, may_be_of_key};
 use crate::timer::schedule::Schedule;
 use crate::timer::version::{StateKey, Version, supersedes};
 use crate::wire::peer_message::{
@@ -80,8 +81,21 @@ impl Shard {
                 self.note_told(copy.standing.id);
                 self.merge_copy(now, teller, &copy, outbox)
             }
-            PeerMessage::Fetch(_) if outbox.peer_bytes.len() > FETCHED_BYTES_PER_TURN_MAX => {
+            PeerMessage::Conditional { .. } | PeerMessage::Fetch(_)
+                if outbox.peer_bytes.len() > FETCHED_BYTES_PER_TURN_MAX =>
+            {
                 PeerResult::Busy
+            }
+            PeerMessage::Conditional { seen, copy } => {
+                self.note_told(copy.standing.id);
+                match self.newer_than(now, Version(seen), &copy) {
+                    Some(Ok(newer)) => {
+                        let result = PeerResult::Found(&newer);
+                        return outbox.answer(ticket, &result, Position::default());
+                    }
+                    Some(Err(result)) => result,
+                    None => self.merge_copy(now, teller, &copy, outbox),
+                }
             }
             PeerMessage::Fetch(id) => match self.fetched(now, id) {
                 Ok(copy) => {
@@ -259,15 +273,9 @@ impl Shard {
         self.clock.observe(now.wall, key.version);
         if copy.is_write
             && let Some(held) = &held
+            && let Some(lost) = self.lost_against(teller, key, copy, held)
         {
-            let factor = self.records.placement_of(held).factor;
-            let is_other = held.is_live() && factor != copy.factor;
-            // A write that came again over another connection may have popped since. It is still
-            // the same write.
-            let is_other = is_other || self.is_other_write(teller, key, copy, held);
-            if is_other || held.version > key.version {
-                return PeerResult::Superseded { version: held.version.0, factor };
-            }
+            return lost;
         }
         let is_stale_taken = is_planted(Bug::StaleCopyResurrects) && !copy.is_write;
         if !supersedes(key, held.map(|held| held.key())) && !is_stale_taken {
@@ -293,6 +301,27 @@ impl Shard {
             self.tell_back(slot, teller, outbox);
         }
         if self.has_left_to_others(copy) { PeerResult::Otherwise } else { PeerResult::Held }
+    }
+
+    /// What a client's write is answered that loses against the state held. `None`: it wins.
+    fn lost_against(
+        &self,
+        teller: Teller,
+        key: StateKey,
+        copy: &TimerCopy<'_>,
+        held: &Record,
+    ) -> Option<PeerResult<'static>> {
+        let has_other_name = |body: CopyBody<'_>| self.has_other_name(held, body.content);
+        if held.is_live() && copy.body.is_some_and(has_other_name) {
+            return Some(PeerResult::Refused(PeerRefusal::OtherName));
+        }
+        let factor = self.records.placement_of(held).factor;
+        let is_other = held.is_live() && factor != copy.factor;
+        // A write that came again over another connection may have popped since. It is still the
+        // same write.
+        let is_other = is_other || self.is_other_write(teller, key, copy, held);
+        let is_lost = is_other || held.version > key.version;
+        is_lost.then_some(PeerResult::Superseded { version: held.version.0, factor })
     }
 
     /// Whether a copy is a client's write of a timer that this node is to hold and that is one more
@@ -506,6 +535,17 @@ impl Shard {
         self.records.room(0).is_ok() && !is_planted(Bug::EndOfSiteOnlyPassedOn)
     }
 
+    /// Whether this node keeps the end of a timer because it tells of a key. Stand-ins may have
+    /// ended the timer while this node was away, which is asked first about the key.
+    fn keeps_key(&self, ended: &Outline) -> bool {
+        let Outline { id, repeat_for_ms, placement, .. } = ended;
+        let belongs = || {
+            let view = &self.peers.view;
+            view.place(*id, placement.factor, view.new_nodes()).contains(self.peers.own_hash())
+        };
+        may_be_of_key(*id) && is_digest(*repeat_for_ms) && belongs() && self.records.room(0).is_ok()
+    }
+
     /// Whether this node keeps a timer that another site tells of and that other nodes of this site
     /// are to hold, until those nodes have it: one of them may be frozen, or about to die. What has
     /// popped since it was written is told again at its next pop.
@@ -582,7 +622,9 @@ impl Shard {
             }
             Some(_) => self.leave_to_others(outline.id, &outline.placement),
             None => {
-                let is_kept = held.is_some() || is_from_site && self.keeps_ends_of_sites();
+                let is_kept = held.is_some()
+                    || is_from_site && self.keeps_ends_of_sites()
+                    || self.keeps_key(&outline);
                 self.bury_told(tick, &outline, copy.is_write, is_kept)?;
             }
         }

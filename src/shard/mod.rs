@@ -30,6 +30,7 @@
 
 mod calendars;
 mod collect;
+mod conditions;
 mod config;
 mod count;
 pub mod counters;
@@ -70,6 +71,7 @@ use counters::Counters;
 use effects::{Attempt, Dialect, Event, Outbox, Refusal};
 use parts::calendars::Calendars;
 use parts::collect::Collect;
+use parts::conditions::Conditions;
 use parts::count::Countings;
 use parts::list::Lists;
 use parts::minting::Minting;
@@ -93,6 +95,7 @@ pub struct Shard {
     peers: Peers,
     writes: Writes,
     reads: Reads,
+    conditions: Conditions,
     questions: Questions,
     reconcile: Reconcile,
     collect: Collect,
@@ -132,6 +135,7 @@ impl Shard {
             peers,
             writes: Writes::default(),
             reads: Reads::default(),
+            conditions: Conditions::default(),
             questions: Questions::new(tick, &config.cluster),
             reconcile: Reconcile::default(),
             collect: Collect::default(),
@@ -199,6 +203,7 @@ impl Shard {
             self.end_writes(tick, outbox);
             self.settle_writes(now, outbox);
             self.settle_reads(now, outbox);
+            self.settle_conditions(now, outbox);
             self.reconcile.forget_settled();
             if !self.reconcile.owes() {
                 self.peers.all_were_told();
@@ -292,6 +297,7 @@ impl Shard {
         if liveness != Liveness::Alive {
             self.settle_writes(now, outbox);
             self.settle_reads(now, outbox);
+            self.settle_conditions(now, outbox);
             self.reconcile.abandon_moves(now.mono.tick_floor(), peer);
         } else if has_gaps || former == Liveness::Dead || self.peers.owed.contains(peer) {
             self.peers.owed = self.peers.owed.without(peer);

@@ -124,6 +124,9 @@ impl Shard {
                     Requester { shard: self.config.own, connection: LISTED, generation, request };
                 outbox.reply(to, Answer::Internal(Box::new(Internal::ListPart(part))));
             }
+            (Purpose::Condition(key), result) => {
+                self.condition_result(now, peer, key, result, outbox);
+            }
             (Purpose::News(id), Some(PeerResult::Held)) => self.confirm(id, peer),
             (Purpose::News(id), Some(PeerResult::Wanted)) => {
                 if let Some(slot) = self.find(id) {

@@ -15,7 +15,8 @@ use crate::wire::peer_message::{PeerMessage, PeerResult, Standing, TimerCopy, de
 
 use super::Shard;
 use super::effects::{Answer, Outbox, Purpose, Refusal, Requester, Target, TimerView};
-use super::parts::reads::{READS_MAX, Waiting};
+use super::parts::conditions::Seen;
+use super::parts::reads::{Latest, READS_MAX, Reader, Waiting};
 
 /// A peer that does not answer for this much longer than it takes to be suspected is passed over:
 /// the core that owns the timer there may get no time, while other cores of its node tell that the
@@ -23,7 +24,7 @@ use super::parts::reads::{READS_MAX, Waiting};
 const BEYOND_SUSPICION_MS: u64 = 1_000;
 
 impl Shard {
-    /// Answers from what is held here; `None`: the answer comes from other nodes.
+    /// Answers a client from what is held here; `None`: the answer comes from other nodes.
     pub(super) fn read(
         &mut self,
         now: Now,
@@ -32,19 +33,31 @@ impl Shard {
         outbox: &mut Outbox,
     ) -> Option<Answer> {
         self.counters.reads += 1;
+        let latest = self.look(now, Reader::Client(from), target, outbox)?;
+        Some(self.answer_of(now, latest))
+    }
+
+    /// Finds the latest state of a timer; `None`: other nodes are asked, and the reader is told.
+    pub(super) fn look(
+        &mut self,
+        now: Now,
+        from: Reader,
+        target: Target,
+        outbox: &mut Outbox,
+    ) -> Option<Latest<'static>> {
         let asked_at = now.mono.tick_floor();
         let slot = self.find(target.id);
         if let Some(slot) =
             slot.filter(|slot| self.peers.is_alone() || self.is_trusted(asked_at, *slot))
         {
-            return Some(self.answer_of(now, slot));
+            return Some(Latest::Held(slot));
         }
         let held = slot.map(|slot| *self.records.get(slot));
         if self.peers.is_alone() {
-            return Some(Answer::NotFound);
+            return Some(Latest::Nothing);
         }
         if self.reads.len() >= READS_MAX {
-            return Some(Answer::Refused(Refusal::WritesFull));
+            return Some(Latest::Unsure(Refusal::WritesFull));
         }
         let factor = target.factor.unwrap_or(crate::base::limits::REPLICATION_FACTOR_MAX as u8);
         let plan = self.plan_known(target, factor, held.as_ref());
@@ -55,7 +68,9 @@ impl Shard {
         let others = self.peers.view.connected_nodes().minus(self.peers.dead());
         let others = others.minus(self.peers.http());
         let mut left = listed.union(plan.extras).union(others).without(own);
-        if slot.is_some_and(|slot| self.is_unheard(slot, target.id)) {
+        // What only a dead node knows does not hold up writes, with or without a condition.
+        let is_write = matches!(from, Reader::Condition(_));
+        if is_write || slot.is_some_and(|slot| self.is_unheard(slot, target.id)) {
             left = left.minus(self.peers.dead());
         }
         let id = target.id;
@@ -68,6 +83,7 @@ impl Shard {
             listed,
             is_unsure: false,
             doubtful: None,
+            ended: None,
             takes_doubtful: false,
         };
         self.ask_next(now, waiting, outbox)
@@ -75,7 +91,7 @@ impl Shard {
 
     /// Whether what is held here answers reads. A node that has just started may not have been told
     /// yet what other nodes keep for it.
-    fn is_trusted(&self, tick: Tick, slot: Slot) -> bool {
+    pub(super) fn is_trusted(&self, tick: Tick, slot: Slot) -> bool {
         !self.questions.is_fresh(tick) && self.is_latest(slot)
     }
 
@@ -92,15 +108,23 @@ impl Shard {
             && (held.is_live() || is_planted || !self.is_misplaced(held))
     }
 
-    fn answer_of(&self, now: Now, slot: Slot) -> Answer {
-        let held = self.records.get(slot);
-        match held.is_live() {
-            true => Answer::Found(Box::new(self.view_of(held, now))),
-            false => Answer::NotFound,
+    fn answer_of(&self, now: Now, latest: Latest<'_>) -> Answer {
+        match latest {
+            Latest::Held(slot) if self.records.get(slot).is_live() => {
+                Answer::Found(Box::new(self.view_of(self.records.get(slot), now)))
+            }
+            Latest::Told(copy) => self.found(copy),
+            Latest::Held(_) | Latest::Ended(_) | Latest::Nothing => Answer::NotFound,
+            Latest::Unsure(refusal) => Answer::Refused(refusal),
         }
     }
 
-    fn ask_next(&mut self, now: Now, mut waiting: Waiting, outbox: &mut Outbox) -> Option<Answer> {
+    fn ask_next<'a>(
+        &mut self,
+        now: Now,
+        mut waiting: Waiting,
+        outbox: &mut Outbox,
+    ) -> Option<Latest<'a>> {
         let able_of =
             |left: PeerSet| left.intersection(self.peers.alive()).minus(self.peers.http());
         if able_of(waiting.left).is_empty()
@@ -113,7 +137,7 @@ impl Shard {
         let able = able_of(waiting.left);
         let first = able.intersection(waiting.listed);
         let Some(peer) = first.iter().chain(able.iter()).next() else {
-            return Some(self.answer_without_others(now, &waiting));
+            return Some(self.latest_without_others(waiting));
         };
         waiting.asked = peer;
         waiting.asked_at = now.mono.tick_floor();
@@ -126,7 +150,7 @@ impl Shard {
 
     /// The answer when no other node knows of the timer: what is held here. If a peer was not
     /// heard, what is held answers only if nothing can have been missed.
-    fn answer_without_others(&self, now: Now, waiting: &Waiting) -> Answer {
+    fn latest_without_others<'a>(&self, waiting: Waiting) -> Latest<'a> {
         let is_unsure = waiting.is_unsure || !waiting.left.is_empty();
         let slot = self.find(waiting.id);
         let is_live = slot.is_some_and(|slot| self.records.get(slot).is_live());
@@ -137,10 +161,14 @@ impl Shard {
         };
         match slot {
             Some(slot) if !is_older(slot) && (self.is_latest(slot) || is_live && !is_unsure) => {
-                self.answer_of(now, slot)
+                Latest::Held(slot)
             }
-            _ if is_unsure => Answer::Refused(Refusal::NoReplica),
-            _ => Answer::NotFound,
+            // That a key was used is known for certain.
+            _ if is_unsure => match waiting.ended.filter(|ended| ended.once.is_some()) {
+                Some(ended) => Latest::Ended(ended),
+                None => Latest::Unsure(Refusal::NoReplica),
+            },
+            _ => waiting.ended.map_or(Latest::Nothing, Latest::Ended),
         }
     }
 
@@ -157,19 +185,28 @@ impl Shard {
         }
         let Some(mut waiting) = self.reads.remove(key) else { return };
         let from = waiting.from;
-        let answer = match result {
-            Some(PeerResult::Found(mut bytes)) => match decode_message(&mut bytes) {
-                Ok(PeerMessage::Copy(copy)) => self.fetched_by(now, waiting, peer, &copy, outbox),
-                _ => Some(Answer::NotFound),
-            },
-            Some(PeerResult::NotFound) => self.ask_next(now, waiting, outbox),
-            _ => {
+        let found = match result {
+            Some(PeerResult::Found(mut bytes)) => Some(decode_message(&mut bytes)),
+            _ => None,
+        };
+        let latest = match (&found, result) {
+            (Some(Ok(PeerMessage::Copy(copy))), _) => {
+                self.fetched_by(now, waiting, peer, copy, outbox)
+            }
+            (Some(_), _) => Some(Latest::Nothing),
+            (None, Some(PeerResult::NotFound)) => self.ask_next(now, waiting, outbox),
+            (None, _) => {
                 waiting.is_unsure = true;
                 self.ask_next(now, waiting, outbox)
             }
         };
-        if let Some(answer) = answer {
-            outbox.reply(from, answer);
+        let Some(latest) = latest else { return };
+        match from {
+            Reader::Client(from) => {
+                let answer = self.answer_of(now, latest);
+                outbox.reply(from, answer);
+            }
+            Reader::Condition(key) => self.condition_read(now, key, latest, outbox),
         }
     }
 
@@ -192,25 +229,27 @@ impl Shard {
     ///
     /// - This node knows a newer state.
     /// - The copy may have missed a write, and other peers are still to be asked.
-    fn fetched_by(
+    fn fetched_by<'a>(
         &mut self,
         now: Now,
         mut waiting: Waiting,
         peer: PeerIndex,
-        copy: &TimerCopy<'_>,
+        copy: &'a TimerCopy<'a>,
         outbox: &mut Outbox,
-    ) -> Option<Answer> {
+    ) -> Option<Latest<'a>> {
         let Standing { id, version, sequence, .. } = copy.standing;
         let key = StateKey { version: Version(version), sequence };
         if let Some(slot) = self.find(id).filter(|slot| self.records.get(*slot).key() > key) {
-            return Some(self.answer_of(now, slot));
+            return Some(Latest::Held(slot));
         }
         let newest = waiting.doubtful.map(|(newest, _)| newest);
         let is_doubtful = copy.is_write || newest.is_some_and(|newest| newest > key);
         if waiting.takes_doubtful || !is_doubtful {
-            return self.found(copy);
+            return Some(Latest::Told(copy));
         }
         if newest.is_none_or(|newest| newest < key) {
+            let is_end = copy.body.is_none() && matches!(waiting.from, Reader::Condition(_));
+            waiting.ended = is_end.then(|| Box::new(Seen::told(now, copy)));
             waiting.doubtful = Some((key, copy.body.is_some().then_some(peer)));
         }
         self.ask_next(now, waiting, outbox)
@@ -218,10 +257,10 @@ impl Shard {
 
     /// The answer of a copy that another node sent for a read. The sender has turned the start into
     /// an age.
-    fn found(&self, copy: &TimerCopy<'_>) -> Option<Answer> {
-        let Some(body) = copy.body else { return Some(Answer::NotFound) };
+    fn found(&self, copy: &TimerCopy<'_>) -> Answer {
+        let Some(body) = copy.body else { return Answer::NotFound };
         let content = Content::decode(body.content);
-        Some(Answer::Found(Box::new(TimerView {
+        Answer::Found(Box::new(TimerView {
             id: copy.standing.id,
             factor: copy.factor,
             filter: self.peers.view.filter_of(&copy.replicas),
@@ -229,6 +268,7 @@ impl Shard {
             repeat_for_ms: copy.repeat_for_ms,
             age_ms: copy.start_ms,
             sequence: copy.standing.sequence,
+            version: Version(copy.standing.version),
             uri: uri_of(body.authority, content.target),
             opaque: content.opaque.into(),
             attributes: content.encoded_attributes().into(),
@@ -238,7 +278,7 @@ impl Shard {
                 .iter()
                 .map(|tag| (tag.kind.to_owned(), tag.count))
                 .collect(),
-        })))
+        }))
     }
 
     /// The answer to a peer's fetch: the state held here. `Err`: this node has no state, or may

@@ -9,21 +9,23 @@ use crate::base::time::{Now, WallMs};
 use crate::journal::Position;
 use crate::timer::definition::{Content, Definition, has_attributes, spread_ms};
 use crate::timer::identity::Minter;
+use crate::timer::naming::may_be_of_key;
 use crate::timer::version::{StateKey, Version};
 use crate::wire::callback_uri::uri_of;
 
 use super::Shard;
 use super::effects::{
-    Answer, Internal, Outbox, Refusal, Reply, Request, Requester, Target, TimerView,
+    Answer, Conditional, Identified, Internal, Outbox, Refusal, Reply, Request, Requester, Target,
+    TimerView,
 };
 use super::parts::peers::FULL_REMEMBERED_MS;
 use super::parts::writes::{NewWrite, Plan};
-use super::records::{Placement, Record};
+use super::records::{Outline, Placement, Record};
 
 /// Ids that are minted for one create before it is refused: each of them was chosen by a client.
 const MINTED_MAX: u32 = 1_000;
 
-const FACTOR_DEFAULT: u8 = REPLICATION_FACTOR_DEFAULT as u8;
+pub(super) const FACTOR_DEFAULT: u8 = REPLICATION_FACTOR_DEFAULT as u8;
 
 impl Shard {
     pub(super) fn request(
@@ -35,7 +37,11 @@ impl Shard {
     ) {
         let is_clients = matches!(
             request,
-            Request::Create(_) | Request::Update(..) | Request::Delete(_) | Request::Read(_)
+            Request::Create(_)
+                | Request::Update(..)
+                | Request::Delete(_)
+                | Request::Read(_)
+                | Request::Conditional(_)
         );
         let is_write = is_clients && !matches!(request, Request::Read(_));
         if let Some(refusal) = self.write_refusal.filter(|_| is_write) {
@@ -45,7 +51,9 @@ impl Shard {
         let answer = match request {
             // What this node took would be lost with it. What it does not hold, other nodes may.
             _ if is_clients && self.peers.view.has_left() => Err(Refusal::HasLeft),
-            Request::Create(ref definition) | Request::Update(_, ref definition)
+            Request::Create(ref definition)
+            | Request::Update(_, ref definition)
+            | Request::Conditional(Conditional { definition: Some(ref definition), .. })
                 if self.cannot_be_held(definition) =>
             {
                 Err(Refusal::Original)
@@ -55,6 +63,7 @@ impl Shard {
                 self.update(now, from, target, &definition, outbox)
             }
             Request::Delete(target) => self.delete(now, from, target, outbox),
+            Request::Conditional(ask) => self.conditional(now, from, &ask, outbox),
             Request::Read(target) => Ok(self.read(now, from, target, outbox)),
             Request::Merge(copy) => self.merge(now, &copy, outbox).map(Some),
             Request::Collect(ask) => self.ask_for_page(now, from, ask, outbox),
@@ -70,7 +79,7 @@ impl Shard {
         });
         if let Some(answer) = answer {
             // What is read need not be on the disk. What is promised must be.
-            let is_promise = matches!(answer, Answer::Done { .. });
+            let is_promise = matches!(answer, Answer::Done { .. } | Answer::Identified(_));
             let after = if is_promise { self.position() } else { Position::default() };
             outbox.replies.push(Reply { to: from, answer, after });
         }
@@ -121,6 +130,9 @@ impl Shard {
         let slot = self.find(target.id);
         let held = slot.map(|slot| *self.records.get(slot));
         let live = held.filter(Record::is_live);
+        if live.is_some_and(|live| self.has_other_name(&live, definition.content)) {
+            return Err(Refusal::OtherName);
+        }
         let asked = definition.factor.or(target.factor);
         let held_factor = held.map(|held| self.records.placement_of(&held).factor);
         let factor = match live {
@@ -186,6 +198,7 @@ impl Shard {
             body: Some((definition.authority, definition.content)),
             tries: 1,
             refused: PeerSet::EMPTY,
+            is_decided: false,
         };
         let answer = self.write(now, &new, plan, outbox)?;
         match held.filter(Record::is_live) {
@@ -221,6 +234,7 @@ impl Shard {
             body: None,
             tries: 1,
             refused: PeerSet::EMPTY,
+            is_decided: false,
         };
         if held.is_none() && plan.placement.own.is_some() && self.records.room(0).is_err() {
             // Other nodes stand in for this node.
@@ -239,7 +253,12 @@ impl Shard {
     /// is not held may be on its way from another site whose clock is ahead of this one's. Its
     /// client has the id, so the create is no later than the id. An id is at most
     /// 2 x [`CLOCK_LEAD_MS_MAX`] ahead of the clock that made it; one further ahead tells nothing.
-    fn version_before(&self, now: Now, id: TimerId, held: Option<&Record>) -> Option<Version> {
+    pub(super) fn version_before(
+        &self,
+        now: Now,
+        id: TimerId,
+        held: Option<&Record>,
+    ) -> Option<Version> {
         if held.is_some() || self.peers.view.sites().is_empty() {
             return held.map(|held| held.version);
         }
@@ -319,7 +338,7 @@ impl Shard {
 
     /// Members that have had no room in the last minutes, this node included: other nodes may stand
     /// in for them.
-    fn lately_full(&self) -> PeerSet {
+    pub(super) fn lately_full(&self) -> PeerSet {
         let full = self.peers.lately_full(self.turns.at);
         let is_own = self.full_at.is_some_and(|at| self.turns.at - at < FULL_REMEMBERED_MS);
         if is_own { full.with(self.peers.own()) } else { full }
@@ -356,6 +375,20 @@ impl Shard {
         Answer::Done { id, factor: placement.factor, filter }
     }
 
+    /// The answer to a write of these numbers. `is_identified`: a name or a key made the id.
+    pub(super) fn done_by(&self, outline: &Outline, is_identified: bool) -> Answer {
+        let Outline { id, key, placement, .. } = outline;
+        if !is_identified {
+            return self.done(*id, placement);
+        }
+        let filter = match may_be_of_key(*id) {
+            true => 0,
+            false => self.peers.view.filter_of(&placement.replicas),
+        };
+        let (factor, version) = (placement.factor, key.version);
+        Answer::Identified(Box::new(Identified { id: *id, factor, filter, version }))
+    }
+
     pub(super) fn view_of(&self, held: &Record, now: Now) -> TimerView {
         let spread_ms = spread_ms(held.id, self.records.content_of(held));
         let content = Content::decode(self.records.content_of(held));
@@ -370,6 +403,7 @@ impl Shard {
             repeat_for_ms: held.repeat_for.get(),
             age_ms: now.mono.tick_floor() + spread_ms - held.start,
             sequence: held.sequence,
+            version: held.version,
             uri: uri_of(authority, content.target),
             opaque: content.opaque.into(),
             attributes: content.encoded_attributes().into(),
@@ -380,7 +414,7 @@ impl Shard {
 
 /// Whether a timer pops at all. A timer that does not is accepted and not stored
 /// (docs/compat/timer-service.md §1.4).
-fn fires(definition: &Definition<'_>) -> bool {
+pub(super) fn fires(definition: &Definition<'_>) -> bool {
     definition.repeat_for_ms >= definition.interval_ms
 }
 

@@ -13,14 +13,12 @@ use crate::base::slots::SlotKey;
 use crate::base::time::{Now, Tick};
 use crate::cluster::view::View;
 use crate::timer::version::{StateKey, Version};
-use crate::wire::peer_message::{
-    CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy,
-};
+use crate::wire::peer_message::{CopyBody, PeerMessage, PeerRefusal, PeerResult, TimerCopy};
 
 use super::Shard;
 use super::effects::{Answer, Outbox, Purpose, Refusal, Reply, Target};
 use super::parts::peers::FULL_MS;
-use super::parts::writes::{NewWrite, Plan, Waiting};
+use super::parts::writes::{NewWrite, Plan, Waiting, bare_copy};
 use super::records::{Outline, Placement};
 
 /// How often a write is made before the client is told to retry.
@@ -86,7 +84,7 @@ impl Shard {
 
     /// Tells a write that is made here to all other nodes that it concerns. `None`: the client is
     /// answered when those nodes have the write.
-    fn replicate(
+    pub(super) fn replicate(
         &mut self,
         now: Now,
         new: &NewWrite<'_>,
@@ -95,7 +93,7 @@ impl Shard {
     ) -> Result<Option<Answer>, Refusal> {
         let placement = &plan.placement;
         if self.peers.is_alone() {
-            return Ok(Some(self.done(new.id, placement)));
+            return Ok(Some(self.done_by(&new.outline(*placement), new.is_identified())));
         }
         let outline = new.outline(*placement);
         let body = new.body.map(|(authority, content)| CopyBody { authority, content });
@@ -106,7 +104,7 @@ impl Shard {
         let replicas = self.peers.view.peers_of(&placement.replicas);
         let targets = replicas.union(plan.extras).without(own);
         if targets.is_empty() {
-            return Ok(Some(self.done(new.id, placement)));
+            return Ok(Some(self.done_by(&outline, new.is_identified())));
         }
         let held = if placement.own.is_some() { PeerSet::EMPTY.with(own) } else { PeerSet::EMPTY };
         let waiting = Waiting {
@@ -121,6 +119,8 @@ impl Shard {
             reason: Refusal::NoRoom,
             is_create: plan.is_create,
             tries: new.tries,
+            is_decided: new.is_decided,
+            is_identified: new.is_identified(),
             position: self.position(),
         };
         let key = self.writes.waiting.insert(waiting);
@@ -149,6 +149,11 @@ impl Shard {
             |view: &View, write: &Waiting| view.peers_of(&write.outline.placement.replicas);
         let Some(write) = self.writes.waiting.get_mut(key) else { return };
         match result {
+            // The state that the peer holds was written after the condition was met.
+            PeerResult::Superseded { .. } if write.is_decided => {
+                write.waiting = write.waiting.without(peer);
+                write.held = write.held.with(peer);
+            }
             PeerResult::Superseded { version, factor } if !Version(version).is_impossible() => {
                 let again = (Some(Version(version)), factor);
                 return self.write_again(now, key, again, outbox);
@@ -166,6 +171,11 @@ impl Shard {
                 write.waiting = write.waiting.without(peer);
                 write.refused = write.refused.with(peer);
                 write.reason = Refusal::TokenFull;
+            }
+            PeerResult::Refused(PeerRefusal::OtherName) => {
+                write.waiting = write.waiting.without(peer);
+                write.refused = write.refused.with(peer);
+                write.reason = Refusal::OtherName;
             }
             _ => {
                 write.waiting = write.waiting.without(peer);
@@ -271,7 +281,7 @@ impl Shard {
         } else {
             self.counters.replicated += 1;
             self.tell_of_missing(&write, held, outbox);
-            self.done(write.outline.id, &write.outline.placement)
+            self.done_by(&write.outline, write.is_identified)
         };
         if let Some(to) = write.from {
             outbox.replies.push(Reply { to, answer, after });
@@ -381,9 +391,8 @@ impl Shard {
     fn answer_early(&mut self, key: SlotKey, outbox: &mut Outbox) {
         let Some(write) = self.writes.waiting.get_mut(key) else { return };
         let Some(to) = write.from.take() else { return };
-        let Outline { id, placement, .. } = write.outline;
-        let after = write.position;
-        let answer = self.done(id, &placement);
+        let (outline, is_identified, after) = (write.outline, write.is_identified, write.position);
+        let answer = self.done_by(&outline, is_identified);
         outbox.replies.push(Reply { to, answer, after });
     }
 
@@ -423,7 +432,9 @@ impl Shard {
             None if newest == made.version => made.version,
             seen => self.clock.assign(now.wall, Some(newest.max(seen.unwrap_or(made.version)))),
         };
-        let done = held.filter(|held| held.version == version).map_or(0, |held| held.sequence);
+        // A timer that is held already may be popping.
+        let made_here = held.filter(|held| held.version == version);
+        let done = made_here.map_or(0, |held| held.sequence);
         let new = NewWrite {
             from: write.from,
             asked_at: write.asked_at,
@@ -434,10 +445,10 @@ impl Shard {
             interval_ms,
             repeat_for_ms,
             body: body.as_ref().map(|body| (&*body.authority, &*body.content)),
-            // When others stand in for nodes that refused, fewer nodes are left each time. Such a
-            // try is not counted.
+            // A try with stand-ins for nodes that refused does not count: fewer are left each time.
             tries: write.tries + u8::from(write.refused.is_empty() || seen.is_some()),
             refused: write.refused,
+            is_decided: write.is_decided,
         };
         let target = Target { id, factor: Some(factor), filter: None };
         let mut plan = self.plan_known_without(target, factor, held.as_ref(), write.refused);
@@ -446,13 +457,11 @@ impl Shard {
         let told = replicas.union(write.refused).with(self.peers.own());
         plan.extras = plan.extras.union(write.asked).minus(told);
         self.tell_of_refusing(&write, &plan, outbox);
-        // The timer popped to its end here, while this node held it as a stand-in.
-        let is_over = new.body.is_some()
-            && held.is_some_and(|held| held.version == version && !held.is_live());
-        // A timer that is held already may be popping.
-        let made_here = held.filter(|held| held.version == version).and(slot);
-        let answer = match (write.tries, made_here) {
-            _ if is_over => Ok(Some(self.done(id, &plan.placement))),
+        // It popped to its end here, or it was decided, and written over since.
+        let is_over = new.body.is_some() && made_here.is_some_and(|held| !held.is_live())
+            || write.is_decided && newest != made.version;
+        let answer = match (write.tries, made_here.and(slot)) {
+            _ if is_over => Ok(Some(self.done_by(&write.outline, write.is_identified))),
             (TRIES_MAX.., _) if seen.is_none() => Err(Refusal::Unanswered),
             (TRIES_MAX.., _) => Err(Refusal::Contended),
             (_, Some(slot)) => {
@@ -472,28 +481,6 @@ impl Shard {
             outbox.replies.push(Reply { to, answer, after: self.position() });
         }
         self.writes.recycle(body);
-    }
-}
-
-/// A copy that ends a timer. Of a write that ends none: all of its copy but the body.
-fn bare_copy(outline: &Outline) -> TimerCopy<'static> {
-    let Outline { id, key, start, interval_ms, repeat_for_ms, placement } = outline;
-    TimerCopy {
-        standing: Standing {
-            id: *id,
-            version: key.version.0,
-            sequence: key.sequence,
-            actives: placement.actives,
-            list_digest: 0,
-        },
-        is_write: false,
-        replicas: placement.replicas,
-        factor: placement.factor,
-        sites: placement.sites,
-        start_ms: start.0,
-        interval_ms: *interval_ms,
-        repeat_for_ms: *repeat_for_ms,
-        body: None,
     }
 }
 

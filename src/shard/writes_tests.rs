@@ -12,7 +12,7 @@ use crate::base::ranked::{Replicas, Sites};
 use crate::base::time::WallMs;
 use crate::cluster::detector::Liveness;
 use crate::journal::Position;
-use crate::wire::peer_message::{decode_message, decode_result};
+use crate::wire::peer_message::{Standing, decode_message, decode_result};
 
 const ID: TimerId = TimerId(7);
 
@@ -66,6 +66,8 @@ fn waiting(outline: Outline) -> Waiting {
         reason: Refusal::NoRoom,
         is_create: false,
         tries: 1,
+        is_decided: false,
+        is_identified: false,
         position: Position::default(),
     }
 }

@@ -3,6 +3,7 @@
 
 use super::definition::{Definition, encode_content, encode_with_attributes};
 use super::lasting::milliseconds;
+use super::naming::Identity;
 use super::options::{admit_options, duration_ms};
 pub use super::rejection::Rejection;
 use crate::base::limits::REPLICATION_FACTOR_MAX;
@@ -20,8 +21,21 @@ const START_AHEAD_MS_MAX: u32 = 3_600_000;
 /// Checks the document of a create (`factor_in_path` is `None`) or of an update, and encodes its
 /// content into `content`, which is cleared first. `wall` is the node's clock. No allocation if
 /// `content` has room and the document has no options.
+#[inline]
 pub fn admit<'a>(
     document: &TimerDocument<'a>,
+    limits: (Option<u8>, u32, WallMs),
+    authorities: &mut AuthorityMemory,
+    content: &'a mut Vec<u8>,
+) -> Result<Definition<'a>, Rejection> {
+    admit_as(document, Identity::default(), limits, authorities, content)
+}
+
+/// The same as [`admit`], for a timer whose id a name or a key makes.
+#[inline]
+pub fn admit_as<'a>(
+    document: &TimerDocument<'a>,
+    identity: Identity<'_>,
     (factor_in_path, opaque_bytes_max, wall): (Option<u8>, u32, WallMs),
     authorities: &mut AuthorityMemory,
     content: &'a mut Vec<u8>,
@@ -35,7 +49,8 @@ pub fn admit<'a>(
     content.clear();
     let (tags, opaque) = (document.tags.as_slice(), document.opaque.as_bytes());
     let authority = uri.authority;
-    if let Some(options) = &document.options {
+    if document.options.is_some() || identity != Identity::default() {
+        let options = (document.options.as_deref(), identity);
         let options = admit_options(options, wall, opaque_bytes_max)?;
         let opaque = options.opaque.as_deref().unwrap_or(opaque);
         encode_with_attributes(uri.target, tags, (&options.attributes, opaque), content);

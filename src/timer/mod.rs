@@ -6,6 +6,7 @@ pub mod definition;
 pub(crate) mod identity;
 pub(crate) mod calendar;
 mod lasting;
+pub(crate) mod naming;
 mod options;
 mod rejection;
 pub(crate) mod schedule;

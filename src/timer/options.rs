@@ -5,6 +5,7 @@ use jiff::fmt::temporal::DateTimeParser;
 
 use super::calendar::{Calendar, CalendarError};
 use super::lasting::lasting_ms;
+use super::naming::Identity;
 use super::rejection::Rejection;
 use crate::base::limits::INTERVAL_MS_MAX;
 use crate::base::time::WallMs;
@@ -29,14 +30,15 @@ pub(super) struct Admitted {
     pub opaque: Option<Vec<u8>>,
 }
 
-/// Checks the options of a document. `interval_ms` is the interval that the document has beside
-/// them.
+/// Checks the options of a document, and adds what its id was made of.
 #[cold]
 pub(super) fn admit_options(
-    options: &TimerOptions<'_>,
+    (options, identity): (Option<&TimerOptions<'_>>, Identity<'_>),
     wall: WallMs,
     opaque_bytes_max: u32,
 ) -> Result<Admitted, Rejection> {
+    let none = TimerOptions::default();
+    let options = options.unwrap_or(&none);
     let at_ms = options.at.map(|text| moment_ms("timing.at", text)).transpose()?;
     let interval_ms = at_ms.map(|at_ms| ahead_ms(at_ms, wall)).transpose()?;
     let opaque = options.opaque_base64.map(|text| bytes_of(text, opaque_bytes_max)).transpose()?;
@@ -54,6 +56,8 @@ pub(super) fn admit_options(
         retry: options.retry.as_ref().map(policy).transpose()?,
         timeout_ms: lasting_of(options.timeout, "callback.timeout", (1, TIMEOUT_MS_MAX))?,
         cron,
+        name: identity.name,
+        once: identity.once,
     };
     let mut encoded = Vec::new();
     attributes.write(&mut encoded);
@@ -275,7 +279,8 @@ mod tests {
 
     fn admitted(options: &TimerOptions<'_>) -> Result<Admitted, String> {
         let wall = WallMs(1_800_000_000_000);
-        admit_options(options, wall, 100).map_err(|rejection| rejection.to_string())
+        admit_options((Some(options), Identity::default()), wall, 100)
+            .map_err(|rejection| rejection.to_string())
     }
 
     #[test]

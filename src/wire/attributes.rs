@@ -13,6 +13,7 @@
 use crate::base::limits::INTERVAL_MS_MAX;
 use crate::wire::chunked::is_token_byte;
 use crate::wire::leb128::{read_leb128, write_leb128};
+use crate::wire::timer_name::is_name_length;
 
 /// Set in the length of a timer's tags if attributes follow (`timer::definition`). Tags are shorter
 /// than that.
@@ -43,8 +44,10 @@ const WINDOW: u8 = 6;
 const RETRY: u8 = 7;
 const TIMEOUT: u8 = 8;
 const CRON: u8 = 9;
+const NAME: u8 = 10;
+const ONCE: u8 = 11;
 /// The last kind.
-const LAST: u8 = CRON;
+const LAST: u8 = ONCE;
 
 /// Headers that a callback has of its own, or that mean something between two ends of a connection
 /// only (RFC 9110 section 7.6.1, RFC 2616 section 13.5.1, RFC 7540 section 3.2.1). In lower case.
@@ -257,6 +260,10 @@ pub struct Attributes<'a> {
     pub timeout_ms: Option<u64>,
     /// The calendar that the timer follows; `None`: it has an interval.
     pub cron: Option<CronTiming<'a>>,
+    /// The name that made the timer's id.
+    pub name: Option<&'a str>,
+    /// A key made the timer's id. This is the digest of the body that came with the key.
+    pub once: Option<u64>,
 }
 
 /// Why bytes are no attributes.
@@ -301,6 +308,12 @@ impl<'a> Attributes<'a> {
         if let Some(cron) = &self.cron {
             put(CRON, &|value| cron.write(value));
         }
+        if let Some(name) = self.name {
+            put(NAME, &|value| value.extend_from_slice(name.as_bytes()));
+        }
+        if let Some(digest) = self.once {
+            put(ONCE, &|value| write_leb128(digest, value));
+        }
     }
 
     /// Reads attributes, and checks all that is known of them. Cost: one pass over the bytes.
@@ -344,6 +357,8 @@ impl<'a> Attributes<'a> {
             RETRY => self.retry = Some(RetryPolicy::read(value).ok_or(WRONG)?),
             TIMEOUT => self.timeout_ms = Some(number(value).filter(is_timeout).ok_or(WRONG)?),
             CRON => self.cron = Some(CronTiming::read(value).ok_or(WRONG)?),
+            NAME => self.name = Some(name(value).ok_or(WRONG)?),
+            ONCE => self.once = Some(number(value).filter(is_digest).ok_or(WRONG)?),
             1..=LAST => return Err(WRONG),
             _ => return Err(AttributesError("an attribute that this version does not know")),
         }
@@ -359,6 +374,15 @@ impl<'a> Attributes<'a> {
 fn number(mut value: &[u8]) -> Option<u64> {
     let number = read_leb128(&mut value)?;
     value.is_empty().then_some(number)
+}
+
+fn name(value: &[u8]) -> Option<&str> {
+    std::str::from_utf8(value).ok().filter(|name| is_name_length(name.len()))
+}
+
+/// A digest has 40 bits and is not 0 (`timer::naming`).
+fn is_digest(digest: &u64) -> bool {
+    *digest != 0 && *digest >> 40 == 0
 }
 
 fn is_interval(ms: &u64) -> bool {
@@ -433,6 +457,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::wire::timer_name::NAME_BYTES_MAX;
 
     fn all() -> Attributes<'static> {
         Attributes {
@@ -452,6 +477,8 @@ mod tests {
                 catch_up_ms: 60_000,
                 end_ms: Some(0),
             }),
+            name: Some("a \u{20ac}"),
+            once: Some(7),
         }
     }
 
@@ -483,7 +510,7 @@ mod tests {
 
     #[test]
     fn attributes_that_no_client_could_have_are_refused() {
-        let bad: [&[u8]; 14] = [
+        let bad: [&[u8]; 18] = [
             &[0, 0],
             &[9, 0],
             &[9, 6, 1, 0, 0, 0, 1, b'a'],
@@ -498,6 +525,10 @@ mod tests {
             b"\x04\x06Host: a\r\n",
             b"\x04\x08Host: a\r\n",
             &[8, 1, 0],
+            &[10, 0],
+            &[10, 1, 0xff],
+            &[11, 0],
+            &[11, 1, 0],
         ];
         for bytes in bad {
             assert!(Attributes::read(bytes).is_err(), "{bytes:?}");
@@ -506,6 +537,8 @@ mod tests {
         assert!(Attributes::read(&written(&Attributes { headers: &many, ..all() })).is_err());
         let long = format!("a: {}\r\n", "b".repeat(HEADER_BYTES_MAX));
         assert!(Attributes::read(&written(&Attributes { headers: &long, ..all() })).is_err());
+        let name = "n".repeat(NAME_BYTES_MAX + 1);
+        assert!(Attributes::read(&written(&Attributes { name: Some(&name), ..all() })).is_err());
         let policy = RetryPolicy { multiplier_milli: 999, ..RetryPolicy::default() };
         assert!(Attributes::read(&written(&Attributes { retry: Some(policy), ..all() })).is_err());
     }

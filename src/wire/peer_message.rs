@@ -15,6 +15,7 @@
 //! no room   kind u8 = 5, id u64, node u32
 //! orders    kind u8 = 6, length v, lines (`wire::destination`)
 //! list      kind u8 = 7, shard u16, length v, question (`wire::timer_list`)
+//! condition kind u8 = 8, version u64, then a copy that is a client's write
 //! result    kind u8; superseded: version u64, factor u8; refused: reason u8;
 //!           found: length v, a copy or a part of a list
 //! ```
@@ -49,6 +50,7 @@ const ORDERS: u8 = 6;
 /// Most bytes of the lines of one message.
 pub const ORDERS_BYTES_MAX: usize = 16 << 10;
 const LIST: u8 = 7;
+const CONDITIONAL: u8 = 8;
 /// Added to [`COPY`] if the message carries a client's write.
 const IS_WRITE: u8 = 0x10;
 /// Added to [`COPY`] if the timer is not a tombstone.
@@ -148,6 +150,15 @@ pub enum PeerMessage<'a> {
         /// The question, as `wire::timer_list` has it.
         ask: &'a [u8],
     },
+    /// A client's write that depends on what the receiver holds. The receiver takes the write if it
+    /// holds no state with a version above `seen`, and answers [`PeerResult::Found`] with that
+    /// state otherwise.
+    Conditional {
+        /// The version on which the write depends; 0: no state was known.
+        seen: u64,
+        /// The write.
+        copy: TimerCopy<'a>,
+    },
 }
 
 /// The answer to a message.
@@ -194,6 +205,8 @@ pub enum PeerRefusal {
     Malformed = 3,
     /// The receiver holds as many timers of the owner as the owner may have.
     TokenFull = 4,
+    /// The receiver holds a timer of another name under the id.
+    OtherName = 5,
 }
 
 /// The bytes are no message, or a value is beyond its limit. The text names the reason.
@@ -235,6 +248,11 @@ impl PeerMessage<'_> {
                 out.push(LIST);
                 out.extend_from_slice(&shard.to_le_bytes());
                 write_bytes(ask, out);
+            }
+            Self::Conditional { seen, copy } => {
+                out.push(CONDITIONAL);
+                out.extend_from_slice(&seen.to_le_bytes());
+                copy.encode(out);
             }
         }
     }
@@ -312,6 +330,14 @@ pub fn decode_message<'a>(input: &mut &'a [u8]) -> Result<PeerMessage<'a>, PeerM
         LIST => {
             Ok(PeerMessage::List { shard: u16::from_le_bytes(chunk(input)?), ask: bytes(input)? })
         }
+        CONDITIONAL => {
+            let seen = u64::from_le_bytes(chunk(input)?);
+            let kind = byte(input)?;
+            if kind & !HAS_BODY != COPY | IS_WRITE {
+                return Err(PeerMessageError("a condition without a client's write"));
+            }
+            Ok(PeerMessage::Conditional { seen, copy: copy(kind, input)? })
+        }
         kind if kind & !(IS_WRITE | HAS_BODY) == COPY => copy(kind, input).map(PeerMessage::Copy),
         _ => Err(PeerMessageError("unknown kind")),
     }
@@ -372,6 +398,7 @@ pub fn decode_result<'a>(input: &mut &'a [u8]) -> Result<PeerResult<'a>, PeerMes
             2 => Ok(PeerResult::Refused(PeerRefusal::Full)),
             3 => Ok(PeerResult::Refused(PeerRefusal::Malformed)),
             4 => Ok(PeerResult::Refused(PeerRefusal::TokenFull)),
+            5 => Ok(PeerResult::Refused(PeerRefusal::OtherName)),
             _ => Err(PeerMessageError("unknown reason of a refusal")),
         },
         FOUND => Ok(PeerResult::Found(bytes(input)?)),

@@ -198,6 +198,11 @@ fn kinds_that_are_none() {
         let bytes = [&[kind][..], &[1; 100]].concat();
         assert_eq!(decode_message(&mut &bytes[..]), Err(PeerMessageError("unknown kind")));
     }
+    for kind in (0..=255_u8).filter(|kind| ![0x12, 0x32].contains(kind)) {
+        let bytes = [&[6][..], &[1; 8], &[kind], &[1; 100]].concat();
+        let refused = decode_message(&mut &bytes[..]).expect_err("no client's write");
+        assert_eq!(refused.0, "a condition without a client's write");
+    }
     let long_number = [&[1][..], &[0; 16], &[0x80, 0x00], &[0; 5]].concat();
     let refused = decode_message(&mut &long_number[..]).expect_err("two forms of a number");
     assert_eq!(refused.0, "expected a LEB128 number in its shortest form");
@@ -278,6 +283,7 @@ fn results() {
         (PeerResult::Refused(PeerRefusal::Full), 2),
         (PeerResult::Refused(PeerRefusal::Malformed), 2),
         (PeerResult::Refused(PeerRefusal::TokenFull), 2),
+        (PeerResult::Refused(PeerRefusal::OtherName), 2),
         (PeerResult::Found(b""), 2),
         (PeerResult::Found(&[7; 200]), 203),
         (PeerResult::NotFound, 1),
@@ -301,7 +307,7 @@ fn results() {
     for kind in (0..=255).filter(|kind| !(1..=9).contains(kind)) {
         assert_eq!(refused(&[kind, 1, 1, 1, 1, 1, 1, 1, 1, 1]), "unknown kind of result");
     }
-    for reason in [0, 5, 255] {
+    for reason in [0, 6, 255] {
         assert_eq!(refused(&[5, reason]), "unknown reason of a refusal");
     }
     for factor in [0, 17, 255] {

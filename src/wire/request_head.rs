@@ -66,6 +66,8 @@ pub struct RequestHead<'a> {
     /// Whether the client waits for an answer 100 before it sends the body (`Expect:
     /// 100-continue`).
     pub expects_continue: bool,
+    /// Whether there is `If-Match`, `If-None-Match` or `Idempotency-Key` (`wire::conditions`).
+    pub has_conditions: bool,
     /// Whether the request is HTTP/1.0.
     pub is_http10: bool,
     /// Whether `Accept` names `application/problem+json`, the form of errors.
@@ -297,6 +299,7 @@ struct Deciding<'a> {
     stays: bool,
     expects_continue: bool,
     accepts_problem: bool,
+    has_conditions: bool,
 }
 
 fn interpret<'a>(
@@ -333,6 +336,7 @@ fn interpret<'a>(
         keep_alive: !decided.closes && (!is_http10 || decided.stays),
         authorization: decided.authorization,
         expects_continue: decided.expects_continue && !is_http10,
+        has_conditions: decided.has_conditions,
         is_http10,
         accepts_problem: decided.accepts_problem,
         head_bytes,
@@ -372,6 +376,9 @@ fn read_headers<'a>(headers: &[Header<'a>], is_http10: bool) -> Result<Deciding<
                     Err(refused(400, "Authorization: expected one, got two"))
                 })?;
             }
+            8 if name.eq_ignore_ascii_case(b"if-match") => decided.has_conditions = true,
+            13 if name.eq_ignore_ascii_case(b"if-none-match") => decided.has_conditions = true,
+            15 if name.eq_ignore_ascii_case(b"idempotency-key") => decided.has_conditions = true,
             14 if name.eq_ignore_ascii_case(b"content-length") => {
                 let length = parse_length(value)
                     .ok_or(refused(400, "Content-Length: expected one decimal number"))?;

@@ -45,6 +45,7 @@ fn a_usual_request() {
             framing: Framing::Length(207),
             keep_alive: true,
             expects_continue: false,
+            has_conditions: false,
             is_http10: false,
             accepts_problem: false,
             head_bytes: text.len() - 1,

@@ -47,6 +47,8 @@ pub enum TimerPath {
     Timer(PublicId),
     /// `/timers/bulk`.
     Bulk,
+    /// `/timers/by-name/<name>` ([`timer_name`](super::timer_name) reads the name).
+    Named,
     /// `/timers/references`.
     References,
     /// `/timers/count`.
@@ -121,11 +123,17 @@ fn parse_plain_path(path: &[u8]) -> TimerPath {
         Some(b"/bulk") => TimerPath::Bulk,
         Some(b"/references") => TimerPath::References,
         Some(b"/count") => TimerPath::Count,
-        Some([b'/', id @ ..]) => parse_id(id).map_or(TimerPath::Unknown, TimerPath::Timer),
+        Some([b'/', id @ ..]) => parse_id(id).map_or_else(|| named(id), TimerPath::Timer),
         None if path == b"/ping" => TimerPath::Ping,
         None if path == b"/timestamps" => TimerPath::Timestamps,
         _ => TimerPath::Unknown,
     }
+}
+
+/// What a path stands for that holds no id.
+#[cold]
+fn named(text: &[u8]) -> TimerPath {
+    if text.starts_with(b"by-name/") { TimerPath::Named } else { TimerPath::Unknown }
 }
 
 fn parse_id(text: &[u8]) -> Option<PublicId> {
@@ -209,6 +217,9 @@ mod tests {
         assert_eq!(parse_path("/timers/bulk"), TimerPath::Bulk);
         assert_eq!(parse_path("/timers/count"), TimerPath::Count);
         assert_eq!(parse_path("/timers/count/"), TimerPath::Unknown);
+        for named in ["/timers/by-name/", "/timers/by-name/a/b", "/timers/by%2Dname/%2F%"] {
+            assert_eq!(parse_path(named), TimerPath::Named, "{named}");
+        }
         assert_eq!(parse_path("/ping"), TimerPath::Ping);
         assert_eq!(parse_path("/timestamps"), TimerPath::Timestamps);
         for other in [
@@ -221,6 +232,9 @@ mod tests {
             "/Timers",
             "timers",
             "/timers/references/",
+            "/timers/by-name",
+            "/timers/by-names/a",
+            "/timers/by-name%2Fa",
             "/ping/",
             "/pingx",
             "/timestamps/",

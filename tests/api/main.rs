@@ -20,6 +20,7 @@ mod lists;
 mod memory;
 mod options;
 mod problems;
+mod names;
 mod semantics;
 mod signatures;
 mod sink;

@@ -29,6 +29,7 @@ mod destinations;
 mod hostile;
 mod lists;
 mod mixed;
+mod names;
 mod nonsense;
 mod options;
 mod requests;
@@ -53,6 +54,7 @@ const STORIES: &[&[Story]] = &[
     hostile::STORIES,
     nonsense::STORIES,
     splits::STORIES,
+    names::STORIES,
     scaling::STORIES,
     deaths::STORIES,
     destinations::STORIES,

@@ -130,6 +130,10 @@ impl Liar {
                 let list = self.list(random);
                 PeerMessage::Standing(self.standing(random, &list))
             }
+            6 => {
+                let copy = TimerCopy { is_write: true, ..self.copy(random, &content) };
+                PeerMessage::Conditional { seen: copy.standing.version / 2, copy }
+            }
             _ => PeerMessage::Copy(self.copy(random, &content)),
         };
         let mut encoded = Vec::new();
@@ -354,7 +358,7 @@ fn clocks(random: &mut Random) -> Now {
 pub fn id_of(message: &PeerMessage<'_>) -> TimerId {
     match message {
         PeerMessage::Standing(standing) => standing.id,
-        PeerMessage::Copy(copy) => copy.standing.id,
+        PeerMessage::Copy(copy) | PeerMessage::Conditional { copy, .. } => copy.standing.id,
         PeerMessage::Fetch(id)
         | PeerMessage::Missed { id, .. }
         | PeerMessage::NoRoom { id, .. } => *id,

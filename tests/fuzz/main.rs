@@ -295,6 +295,47 @@ fn timer_json() {
 }
 
 #[test]
+fn timer_name() {
+    fuzz(
+        targets::timer_name,
+        &[
+            b"invoice-17",
+            b"a%20b%2Fc",
+            b"%e2%82%AC",
+            b"/timers/by-name/x?",
+            b"/timers/%62y-name/%00",
+            "\u{20ac}".as_bytes(),
+        ],
+        &[b"%", b"%2", b"%2f", b"%ff", b"/", b"%C3%28", b"%80", b"by-name", b"..", b"%25"],
+    );
+}
+
+#[test]
+fn conditions() {
+    fuzz(
+        targets::conditions,
+        &[
+            b"PUT /timers/by-name/a HTTP/1.1\r\nHost: x\r\nIf-None-Match: *\r\n\r\n",
+            b"PUT /timers/by-name/a HTTP/1.1\r\nIf-Match: \"00000000000000ff\"\r\n\r\n",
+            b"POST /timers HTTP/1.1\r\nIdempotency-Key: a b\r\n\r\n",
+            b"if-match: *",
+        ],
+        &[
+            b"If-Match: ",
+            b"If-None-Match:",
+            b"Idempotency-Key: ",
+            b"\r\n",
+            b"\"",
+            b"*",
+            b"W/",
+            b", ",
+            b"\t",
+            b"0123456789abcdef",
+        ],
+    );
+}
+
+#[test]
 fn timer_id() {
     fuzz(
         targets::timer_id,
@@ -305,6 +346,7 @@ fn timer_id() {
             b"/timers/0004d9f548100000-3-anything/../%00",
             b"/timers",
             b"/timers/references",
+            b"/timers/by-name/a%2Fb",
             b"/ping",
         ],
         &[

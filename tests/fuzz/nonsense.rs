@@ -15,13 +15,14 @@ use chronos::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
 use chronos::cluster::detector::Liveness;
 use chronos::cluster::view::{Membership, PeerKind, View};
 use chronos::shard::effects::{
-    CallbackOutcome, Dialect, Event, Outbox, PageAsk, PeerTicket, Purpose, Request, Requester,
-    Target,
+    CallbackOutcome, Condition, Conditional, Dialect, Event, Outbox, PageAsk, PeerTicket, Purpose,
+    Request, Requester, Target,
 };
 use chronos::shard::{Shard, ShardConfig, Stock};
 use chronos::store::wheel::Geometry;
-use chronos::timer::definition::{Definition, encode_content};
+use chronos::timer::definition::{Definition, encode_with_attributes};
 use chronos::timer::version::Version;
+use chronos::wire::attributes::Attributes;
 use chronos::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, SEQUENCE_MAX, START_MS_MAX, Standing,
     TimerCopy, decode_message, decode_result,
@@ -68,7 +69,12 @@ fn view() -> Arc<View> {
 impl World {
     fn new(seed: u64) -> Self {
         let (view, mut content) = (view(), Vec::new());
-        encode_content("/pop", &[], b"opaque", &mut content);
+        let mut attributes = Vec::new();
+        if seed.is_multiple_of(2) {
+            let once = Some(1 + seed % 3);
+            Attributes { once, ..Attributes::default() }.write(&mut attributes);
+        }
+        encode_with_attributes("/pop", &[], (&attributes, b"opaque"), &mut content);
         let now = Now { mono: MonoNs(1_000_000 * TICK_NS), wall: WallMs(START_MS) };
         let config = ShardConfig {
             own: ShardIndex(0),
@@ -233,6 +239,13 @@ impl World {
             1 => PeerMessage::Missed { id: self.id(), by: self.node() },
             2 => PeerMessage::NoRoom { id: self.id(), at: self.node() },
             3 => PeerMessage::Orders(b"1 2 a:80 paused\nnonsense\n"),
+            4 => match self.told_message(&content) {
+                PeerMessage::Copy(copy) => {
+                    let copy = TimerCopy { is_write: true, ..copy };
+                    PeerMessage::Conditional { seen: self.version(), copy }
+                }
+                other => other,
+            },
             _ => self.told_message(&content),
         };
         let mut bytes = Vec::new();
@@ -297,13 +310,25 @@ impl World {
             is_fresh: self.random.below(2) == 0,
         };
         let copy = self.told_message(&content);
-        let request = match (self.random.below(7), copy) {
+        let version = Version(self.version());
+        let condition = *self.random.of(&[
+            Condition::Absent,
+            Condition::Present,
+            Condition::Version(version),
+            Condition::Once,
+        ]);
+        let request = match (self.random.below(9), copy) {
             (0, _) => Request::Create(definition),
             (1, _) => Request::Update(target, definition),
             (2, _) => Request::Delete(target),
             (3, _) => Request::Forget(&references),
             (4, _) => Request::Collect(ask),
             (5, PeerMessage::Copy(copy)) => Request::Merge(copy),
+            (6, _) => Request::Conditional(Conditional { target, condition, definition: None }),
+            (7, _) => {
+                let definition = Some(definition);
+                Request::Conditional(Conditional { target, condition, definition })
+            }
             _ => Request::Read(target),
         };
         let from = Requester { shard: ShardIndex(0), connection: 0, generation: 0, request: 0 };

@@ -51,6 +51,10 @@ pub fn peer_message(data: &[u8]) -> bool {
         PeerMessage::Standing(standing) => assert!(standing.sequence <= SEQUENCE_MAX),
         PeerMessage::Copy(copy) => check_copy(&copy),
         PeerMessage::Orders(lines) => assert!(lines.len() <= ORDERS_BYTES_MAX),
+        PeerMessage::Conditional { copy, .. } => {
+            assert!(copy.is_write, "a condition is that of a write");
+            check_copy(&copy);
+        }
         PeerMessage::Fetch(_) => assert_eq!(taken.len(), 9),
         PeerMessage::Missed { .. } | PeerMessage::NoRoom { .. } => assert_eq!(taken.len(), 13),
         PeerMessage::List { ask, .. } => assert!(taken.ends_with(ask)),

@@ -84,11 +84,17 @@ fn messages() -> Vec<Vec<u8>> {
     let retry = Some(RetryPolicy::default());
     let more = Attributes { is_binary: true, content_type: Some("a/b"), ..Attributes::default() };
     let more = Attributes { headers, retry, at_ms: Some(1 << 40), ..more };
+    let more = Attributes { name: Some("a name"), once: Some(1 << 39), ..more };
     more.write(&mut attributes);
     encode_with_attributes("/a", &tags, (&attributes, b"\xff\0"), &mut special);
     let mut plain = Vec::new();
     encode_content("", &[], b"", &mut plain);
+    let write = match copy(2, Some(CopyBody { authority: "a", content: &special })) {
+        PeerMessage::Copy(copy) => PeerMessage::Conditional { seen: 1 << 61, copy },
+        other => other,
+    };
     vec![
+        encoded(write),
         encoded(standing(0)),
         encoded(standing(1 << 40)),
         encoded(PeerMessage::Fetch(TimerId(u64::MAX))),

@@ -23,11 +23,15 @@ use chronos::wire::callback_uri::{
     AuthorityMemory, Host, host_and_port, is_secure, parse_callback_uri, uri_of,
 };
 use chronos::wire::chunked::{ChunkError, ChunkedDecoder};
+use chronos::wire::conditions::{
+    Conditions, KEY_BYTES_MAX, Precondition, read_conditions, write_tag,
+};
 use chronos::wire::ndjson::{Line, LineBuffer};
 use chronos::wire::request_head::{
     Framing, HeadError, HeadProgress, RequestHead, parse_request_head,
 };
 use chronos::wire::timer_json::{JsonScratch, TimerDocument, parse_timer};
+use chronos::wire::timer_name::{NAME_BYTES_MAX, name_in};
 use chronos::wire::timer_path::{PublicId, TimerPath, parse_path, write_public_id};
 use serde_json::{Value, json};
 
@@ -449,6 +453,13 @@ pub fn timer_id(data: &[u8]) -> bool {
         | TimerPath::Count
         | TimerPath::Ping
         | TimerPath::Timestamps => true,
+        TimerPath::Named => {
+            timer_name(data);
+            true
+        }
+        TimerPath::Collection | TimerPath::References | TimerPath::Ping | TimerPath::Timestamps => {
+            true
+        }
         TimerPath::Unknown => false,
     };
     if let Some((bytes, rest)) = data.split_first_chunk::<16>() {
@@ -457,6 +468,36 @@ pub fn timer_id(data: &[u8]) -> bool {
         assert_comes_back(TimerId(value as u64), factor, (value >> 64) as u64);
     }
     accepted
+}
+
+/// Names in paths, after `/timers/by-name/` unless the whole path is there: what is accepted is 1
+/// to 256 bytes, and comes back when every byte of it is escaped.
+pub fn timer_name(data: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(data);
+    let path = match parse_path(&text) {
+        TimerPath::Named => text.into_owned(),
+        _ => format!("/timers/by-name/{text}"),
+    };
+    assert_eq!(parse_path(&path), TimerPath::Named);
+    let Ok(name) = name_in(&path) else { return false };
+    assert!((1..=NAME_BYTES_MAX).contains(&name.len()));
+    let escaped: String = name.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    assert_eq!(name_in(&format!("/timers/by-name/{escaped}")).as_deref(), Ok(&*name));
+    true
+}
+
+/// Headers on which writes depend, in any bytes: what is accepted says one thing, and a version
+/// comes back from its tag.
+pub fn conditions(data: &[u8]) -> bool {
+    let Ok(Conditions { precondition, key }) = read_conditions(data) else { return false };
+    assert!(precondition.is_none() || key.is_none());
+    assert!(key.is_none_or(|key| (1..=KEY_BYTES_MAX).contains(&key.len())));
+    if let Some(Precondition::Version(version)) = precondition {
+        let mut head = b"If-Match: ".to_vec();
+        write_tag(version, &mut head);
+        assert_eq!(read_conditions(&head), Ok(Conditions { precondition, key }));
+    }
+    true
 }
 
 fn assert_comes_back(id: TimerId, factor: u8, filter: u64) {

@@ -24,6 +24,7 @@ mod growth;
 mod kills;
 mod missed;
 mod options;
+mod names;
 mod restarts;
 
 /// The longest stories come first, because they decide how long all of them take.
@@ -34,6 +35,7 @@ const STORIES: &[&[Story]] = &[
     disks::STORIES,
     damage::STORIES,
     missed::STORIES,
+    names::STORIES,
     clocks::STORIES,
     restarts::STORIES,
     options::STORIES,

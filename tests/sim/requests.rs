@@ -186,6 +186,7 @@ impl World {
             Answer::NotFound => 2,
             Answer::Refused(refusal) => 10 + *refusal as u64,
             Answer::Internal(_) => unreachable!("no client asks for what nodes ask for"),
+            Answer::Identified(_) => unreachable!("no timer has a name"),
         };
         self.trace.add(self.now_ns, "answer", [name as u64, text, id.unwrap_or(0), 0]);
         if let Answer::Refused(refusal) = reply.answer {
@@ -260,6 +261,9 @@ impl World {
             | Refusal::Clock
             | Refusal::Twin
             | Refusal::Original
+            | Refusal::Unmet
+            | Refusal::OtherBody
+            | Refusal::OtherName
             | Refusal::JournalFull
             | Refusal::JournalStalled
             | Refusal::WritesFull

@@ -13,7 +13,8 @@ use chronos::core::peers::actions::{InboundId, PeerAction};
 use chronos::core::peers::hello::{Connected, Hello, HelloRefusal};
 use chronos::core::turn::{Driver, turn};
 use chronos::shard::effects::{
-    Attempt, CallbackOutcome, Dialect, Reply, Request, Requester, Target as TimerTarget, Ticket,
+    Attempt, CallbackOutcome, Condition, Conditional, Dialect, Reply, Request, Requester,
+    Target as TimerTarget, Ticket,
 };
 use chronos::timer::definition::{Definition, encode_with_attributes, with_owner};
 use chronos::wire::timer_json::Tag;
@@ -216,6 +217,11 @@ impl CoreDriver {
         };
         let request = match ask.id {
             None => Request::Create(definition),
+            Some(_) if ask.is_claim => {
+                let condition = Condition::Absent;
+                let definition = Some(definition);
+                Request::Conditional(Conditional { target, condition, definition })
+            }
             Some(_) => Request::Update(target, definition),
         };
         self.core.request(self.now, from, request);

@@ -10,6 +10,7 @@
 
 mod agreement;
 mod boots;
+mod claims;
 mod clocks;
 mod disks;
 mod disturbances;

@@ -51,10 +51,12 @@ pub enum Rarity {
     Policies = 22,
     /// Operators limit what callback hosts are asked, and pause them. Nothing else goes wrong.
     Rules = 23,
+    /// Clients create timers on condition that they are not there (see `claims.rs`).
+    Claims = 24,
 }
 
 impl Rarity {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::OldFiles,
         Self::Twins,
         Self::LateStarts,
@@ -68,6 +70,7 @@ impl Rarity {
         Self::WrongClock,
         Self::Policies,
         Self::Rules,
+        Self::Claims,
     ];
 }
 
@@ -84,6 +87,7 @@ impl Rarities {
         let is_drawn = |kind: &Rarity| {
             let percent = match (kind, trouble) {
                 (Rarity::LongIntervals, Trouble::Plot) => PERCENT_OF_SOME,
+                (Rarity::Claims, Trouble::None) => PERCENT_OF_SOME,
                 (Rarity::LongIntervals, _) | (_, Trouble::Plot) => 0,
                 (Rarity::Pauses, Trouble::OneAtATime) if !has_operator => PERCENT_OF_SOME,
                 (Rarity::Pauses, _) => 0,
@@ -142,7 +146,7 @@ pub fn rare_faults(options: &Options, made: &mut Vec<(u64, Fault)>) {
             Rarity::Policies => failures(draw, options, made),
             Rarity::Rules => rules::orders(draw, options, made),
             // The plots and the limits of the node make these.
-            Rarity::LongIntervals | Rarity::Pauses | Rarity::NoRoom => {}
+            Rarity::LongIntervals | Rarity::Pauses | Rarity::NoRoom | Rarity::Claims => {}
         }
     }
 }

@@ -22,6 +22,8 @@ pub struct Ask {
     /// The timer of a create or an update.
     pub wish: Option<Wish>,
     pub is_read: bool,
+    /// Whether the timer is to be made only if it is not there.
+    pub is_claim: bool,
 }
 
 /// A try, and what became of it.
@@ -60,7 +62,9 @@ impl World {
             }
             self.probes += 1;
             let name = PROBE_NAMES + self.probes;
-            let ask = Ask { name, id: Some(id), factor, filter: None, wish: None, is_read: true };
+            let (is_read, is_claim) = (true, false);
+            let ask =
+                Ask { name, id: Some(id), factor, filter: None, wish: None, is_read, is_claim };
             let (at_ns, patience_ms) = (self.now_ns, 0);
             let kind = Kind::Read(Target::Chosen(id));
             let operation = Operation { name, at_ns, node, kind, patience_ms, loses_reply: false };
@@ -83,7 +87,9 @@ impl World {
     pub fn operate(&mut self, operation: Operation, tried: usize, at_node: usize) {
         let (target, wish, is_read) = match operation.kind {
             Kind::Create(wish) => (None, Some(wish), false),
-            Kind::Update(target, wish) => (Some(target), Some(wish), false),
+            Kind::Update(target, wish) | Kind::Claim(target, wish) => {
+                (Some(target), Some(wish), false)
+            }
             Kind::Delete(target) => (Some(target), None, false),
             Kind::Read(target) => (Some(target), None, true),
         };
@@ -108,7 +114,8 @@ impl World {
         let (id, factor, filter) = known;
         // A PUT cannot change the factor of its id (docs/compat/timer-service.md §1.4).
         let wish = wish.map(|wish| Wish { factor: factor.unwrap_or(wish.factor), ..wish });
-        let ask = Ask { name, id, factor, filter, wish, is_read };
+        let is_claim = matches!(operation.kind, Kind::Claim(..));
+        let ask = Ask { name, id, factor, filter, wish, is_read, is_claim };
         self.trace.add(
             self.now_ns,
             "ask",
@@ -194,6 +201,9 @@ impl World {
                 }
                 self.model.named(name, id.0)?;
                 self.model.closed(name, self.now_ns, Closed::Done);
+                if ask.is_claim {
+                    self.model.claimed(name, self.now_ns)?;
+                }
                 if !is_lost && ask.id.is_none() {
                     self.created.insert(operation.name, (id.0, *factor, *filter));
                 }
@@ -208,19 +218,15 @@ impl World {
                 self.model.read(self.now_ns, sent_ns, ask.id, Some(&view.uri))?
             }
             Answer::NotFound => self.model.read(self.now_ns, sent_ns, ask.id, None)?,
-            Answer::Internal(_) => unreachable!("its number was asked for above"),
+            Answer::Internal(_) | Answer::Identified(_) => {
+                unreachable!("its number was asked for above")
+            }
             Answer::Refused(refusal) => {
                 *self.refusals.entry(format!("{refusal:?}")).or_insert(0) += 1;
-                // A write that reached some replicas may live on.
-                let is_open = matches!(
-                    refusal,
-                    Refusal::NoReplica
-                        | Refusal::NoRoom
-                        | Refusal::NotTaken
-                        | Refusal::Unanswered
-                        | Refusal::Contended
-                );
-                if !is_open {
+                if *refusal == Refusal::Unmet {
+                    self.model.unclaimed(name)?;
+                }
+                if !leaves_open(*refusal) {
                     self.model.closed(name, self.now_ns, Closed::NoEffect);
                 }
             }
@@ -262,6 +268,18 @@ impl World {
     }
 }
 
+/// Whether a write that is refused may be in force all the same: some replicas may have it.
+fn leaves_open(refusal: Refusal) -> bool {
+    matches!(
+        refusal,
+        Refusal::NoReplica
+            | Refusal::NoRoom
+            | Refusal::NotTaken
+            | Refusal::Unanswered
+            | Refusal::Contended
+    )
+}
+
 fn answer_number(answer: &Answer) -> u64 {
     match answer {
         Answer::Done { .. } => 0,
@@ -269,5 +287,6 @@ fn answer_number(answer: &Answer) -> u64 {
         Answer::NotFound => 2,
         Answer::Refused(_) => 3,
         Answer::Internal(_) => unreachable!("no client asks for what nodes ask for"),
+        Answer::Identified(_) => unreachable!("no timer has a name"),
     }
 }

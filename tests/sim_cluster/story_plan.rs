@@ -6,6 +6,7 @@ use chronos::wire::attributes::RetryPolicy;
 use kit::simulator::callback_world::Behaviour;
 use kit::simulator::random::{Purpose, Stream};
 
+use super::claims::claims;
 use super::disks::{all_at_once, long_absence};
 use super::options::{Options, Trouble};
 use super::pauses::pauses;
@@ -45,6 +46,8 @@ pub enum Target {
 pub enum Kind {
     Create(Wish),
     Update(Target, Wish),
+    /// A create that is made only if the timer is not there.
+    Claim(Target, Wish),
     Delete(Target),
     Read(Target),
 }
@@ -230,6 +233,9 @@ impl Story {
         }
         if story.options.rarities.kinds.contains(&Rarity::Pauses) {
             pauses(&mut story);
+        }
+        if story.options.rarities.kinds.contains(&Rarity::Claims) {
+            claims(&mut story);
         }
         long_absence(&mut story);
         all_at_once(&mut story);

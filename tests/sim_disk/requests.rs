@@ -166,6 +166,7 @@ impl World {
             Answer::NotFound => 2,
             Answer::Refused(refusal) => 10 + *refusal as u64,
             Answer::Internal(_) => unreachable!("no client asks for what nodes ask for"),
+            Answer::Identified(_) => unreachable!("no timer has a name"),
         };
         self.trace.add(self.now_ns, "answer", [name as u64, text, id.unwrap_or(0), own.into()]);
         let shards = ShardCount::new(self.cores.len() as u16);

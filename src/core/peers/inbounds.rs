@@ -484,7 +484,7 @@ impl Inbounds {
 fn owner_of(shards: ShardCount, message: &PeerMessage<'_>) -> Option<ShardIndex> {
     let id = match message {
         PeerMessage::Standing(standing) => standing.id,
-        PeerMessage::Copy(copy) => copy.standing.id,
+        PeerMessage::Copy(copy) | PeerMessage::Conditional { copy, .. } => copy.standing.id,
         PeerMessage::Fetch(id)
         | PeerMessage::Missed { id, .. }
         | PeerMessage::NoRoom { id, .. } => *id,

@@ -15,6 +15,7 @@ use crate::wire::timer_path::TimerPath;
 #[derive(Debug)]
 pub struct Access {
     authorization: Vec<u8>,
+    name: Arc<str>,
     role: Role,
     /// What the token's name may use; `None`: it has no limits.
     quota: Option<Arc<Quota>>,
@@ -25,6 +26,11 @@ pub struct Access {
 }
 
 impl Access {
+    /// The token's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// What the token's name may use; `None`: it has no limits.
     pub fn quota(&self) -> Option<&Quota> {
         self.quota.as_deref()
@@ -153,11 +159,11 @@ fn judge(
         return Ok(known.role);
     }
     let token = bearer(authorization).ok_or(Refused::Missing)?;
-    let Grant { role, quota } = tokens.grant_of(token).ok_or(Refused::Unknown)?.clone();
+    let Grant { name, role, quota } = tokens.grant_of(token).ok_or(Refused::Unknown)?.clone();
     let former = access.take().and_then(|former| former.counted);
     let counted = count(former, quota.as_ref())?;
     let (authorization, tokens) = (authorization.to_vec(), Arc::clone(tokens));
-    *access = Some(Box::new(Access { authorization, role, quota, counted, tokens }));
+    *access = Some(Box::new(Access { authorization, name, role, quota, counted, tokens }));
     Ok(role)
 }
 

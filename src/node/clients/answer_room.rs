@@ -107,6 +107,7 @@ mod tests {
     use super::*;
     use crate::base::ids::TimerId;
     use crate::shard::effects::TimerView;
+    use crate::timer::version::Version;
 
     const KEEP: Persistence =
         Persistence { keep_alive: true, is_http10: false, accepts_problem: false };
@@ -119,6 +120,7 @@ mod tests {
             interval_ms: 1,
             repeat_for_ms: 1,
             age_ms: 0,
+            version: Version(1),
             sequence: 0,
             uri: String::new(),
             opaque: vec![0; opaque_bytes].into(),

@@ -3,8 +3,9 @@
 use std::io::Write;
 
 use crate::base::quota::Quota;
-use crate::shard::effects::{Answer, Internal, Refusal};
+use crate::shard::effects::{Answer, Identified, Internal, Refusal};
 use crate::timestamp::Timestamp;
+use crate::wire::conditions::write_tag;
 use crate::wire::problem::{Kind, PROBLEM_TYPE, write_problem};
 use crate::wire::timer_path::write_public_id;
 
@@ -56,10 +57,31 @@ pub fn write_answer(out: &mut Vec<u8>, answer: &Answer, persistence: Persistence
             out.extend_from_slice(persistence.header().as_bytes());
             out.extend_from_slice(b"Content-Length: 0\r\n\r\n");
         }
+        Answer::Identified(done) => {
+            let Identified { id, factor, filter, version } = **done;
+            let mut path = b"/timers/".to_vec();
+            write_public_id(id, factor, filter, &mut path);
+            out.extend_from_slice(b"HTTP/1.1 200 OK\r\nLocation: ");
+            out.extend_from_slice(&path);
+            out.extend_from_slice(b"\r\nContent-Location: ");
+            out.extend_from_slice(&path);
+            out.extend_from_slice(b"\r\nETag: ");
+            write_tag(version.0, out);
+            out.extend_from_slice(b"\r\n");
+            out.extend_from_slice(persistence.header().as_bytes());
+            out.extend_from_slice(b"Content-Length: 0\r\n\r\n");
+        }
         Answer::Found(view) => {
             let mut body = Vec::new();
-            write_document(view, &mut body);
-            write_body(out, "200 OK", "application/json", "", &body, persistence);
+            let is_identified = write_document(view, &mut body);
+            let mut tag = Vec::new();
+            if is_identified {
+                tag.extend_from_slice(b"ETag: ");
+                write_tag(view.version.0, &mut tag);
+                tag.extend_from_slice(b"\r\n");
+            }
+            let tag = String::from_utf8_lossy(&tag);
+            write_body(out, "200 OK", "application/json", &tag, &body, persistence);
         }
         Answer::NotFound => {
             write_failure(out, (404, Kind::NoTimer), "", "no timer with this id", persistence);
@@ -198,7 +220,9 @@ pub(super) fn kind_of(refusal: Refusal) -> (u16, Kind) {
     match refusal {
         // No later try would succeed: the sender must send something else.
         Refusal::FutureVersion => (400, Kind::Request),
-        Refusal::Original => (409, Kind::Conflict),
+        Refusal::Original | Refusal::OtherName => (409, Kind::Conflict),
+        Refusal::Unmet => (412, Kind::Conflict),
+        Refusal::OtherBody => (422, Kind::Conflict),
         Refusal::TokenFull => (429, Kind::Quota),
         Refusal::TimersFull
         | Refusal::BytesFull
@@ -296,9 +320,11 @@ fn status_line(status: u16) -> &'static str {
         405 => "405 Method Not Allowed",
         408 => "408 Request Timeout",
         409 => "409 Conflict",
+        412 => "412 Precondition Failed",
         413 => "413 Content Too Large",
         414 => "414 URI Too Long",
         417 => "417 Expectation Failed",
+        422 => "422 Unprocessable Content",
         426 => "426 Upgrade Required",
         429 => "429 Too Many Requests",
         431 => "431 Request Header Fields Too Large",
@@ -321,6 +347,7 @@ mod tests {
     use super::*;
     use crate::base::ids::TimerId;
     use crate::shard::effects::{Refusal, TimerView};
+    use crate::timer::version::Version;
 
     const KEEP: Persistence =
         Persistence { keep_alive: true, is_http10: false, accepts_problem: false };
@@ -370,6 +397,7 @@ mod tests {
             repeat_for_ms: 300_000,
             age_ms: 20,
             sequence: 3,
+            version: Version(9),
             uri: "http://h/\"".into(),
             opaque: b"\0\n\x1f\\"[..].into(),
             attributes: Box::default(),

@@ -169,7 +169,7 @@ pub fn write_result(out: &mut Vec<u8>, number: u64, answer: &Answer, quota: Opti
         Answer::Refused(refusal) => {
             write_failure(out, number, kind_of(*refusal), &refusal.to_string());
         }
-        Answer::Found(_) | Answer::NotFound | Answer::Internal(_) => {
+        Answer::Identified(_) | Answer::Found(_) | Answer::NotFound | Answer::Internal(_) => {
             unreachable!("a create is done or refused")
         }
     }

@@ -26,6 +26,7 @@ use crate::core::peers::hello::HelloRefusal;
 use crate::core::peers::secret::Word;
 use crate::node::buffer_pool::BufferPool;
 use crate::node::clients::access::{Access, authorize};
+use crate::node::clients::addressed::Addressed;
 use crate::node::clients::answers::{Persistence, write_continue};
 use crate::node::clients::bulk::{BulkBody, OpenChunk};
 use crate::node::clients::lists::Paged;
@@ -144,6 +145,8 @@ pub struct ClientConnection {
     pub is_judged_first: bool,
     /// What the head of the present request says, if it asks for a page of timers.
     page: Option<Box<Paged>>,
+    /// What the head of the present request says, if it names its timer by a name or a key.
+    addressed: Option<Box<Result<Addressed, String>>>,
     /// The token that the client showed last.
     pub(super) access: Option<Box<Access>>,
     pub(super) own: ShardIndex,
@@ -198,6 +201,7 @@ impl ClientConnection {
             secured: None,
             is_judged_first: false,
             page: None,
+            addressed: None,
             access: None,
             own: home.shard,
             key: home.key,
@@ -283,7 +287,8 @@ impl ClientConnection {
     pub fn caller<'r>(&self, far_ends: FarEnds<'r>) -> Caller<'r> {
         let (socket, is_node) = (self.socket, self.is_node());
         let (is_proven, is_certified) = (self.is_proven, self.is_certified);
-        Caller { far_ends, socket, is_proven, is_node, is_certified, quota: None }
+        let (quota, addressed) = (None, None);
+        Caller { far_ends, socket, is_proven, is_node, is_certified, quota, addressed }
     }
 
     /// Who is at the other end, as far as TLS tells.
@@ -622,7 +627,9 @@ impl ClientConnection {
         } else if let Some(place) = api.service.heads.remember(&head, &line, &rest[..used]) {
             self.last_head = place;
         }
-        self.page = Paged::of(&line, head.query, &rest[..used]);
+        let (bytes, scope) = (&rest[..used], self.access.as_deref().map_or("", Access::name));
+        self.page = Paged::of(&line, head.query, bytes);
+        self.addressed = Addressed::of(&line, &head, bytes, scope);
         if line.is_bulk() && !caller.is_node {
             self.begin_bulk(api, line, head.framing);
         } else {
@@ -697,11 +704,11 @@ impl ClientConnection {
             request: self.next_request(),
         };
         self.is_closing = !line.persistence.keep_alive;
-        let page = self.page.take();
+        let (page, addressed) = (self.page.take(), self.addressed.take());
         let (persistence, is_read) = (line.persistence, line.is_read());
         let held_bytes = self.unsent_bytes();
         let quota = self.access.as_deref().and_then(Access::quota);
-        let caller = Caller { quota, ..caller };
+        let caller = Caller { quota, addressed: addressed.as_deref(), ..caller };
         let mut serve = |out: &mut Vec<u8>| {
             let (now, core, service) = (api.now, &mut *api.core, &mut *api.service);
             let served = match &page {

@@ -9,8 +9,8 @@ use crate::shard::effects::TimerView;
 use crate::wire::attributes::{Attributes, CallbackMethod, CronTiming, RetryPolicy};
 use crate::wire::json::{string_bytes_max, write_number, write_signed, write_string};
 
-/// Appends a timer. Durations are shown in seconds.
-pub fn write_document(view: &TimerView, out: &mut Vec<u8>) {
+/// Appends a timer. Durations are shown in seconds. Returns whether a name or a key made its id.
+pub fn write_document(view: &TimerView, out: &mut Vec<u8>) -> bool {
     let attributes = Attributes::read(&view.attributes).unwrap_or_default();
     let opaque = String::from_utf8_lossy(&view.opaque);
     out.reserve(string_bytes_max(&opaque) + view.uri.len() + 256);
@@ -33,7 +33,13 @@ pub fn write_document(view: &TimerView, out: &mut Vec<u8>) {
         out.extend_from_slice(b",\"timeout\":");
         write_seconds(timeout_ms, out);
     }
-    out.extend_from_slice(b"},\"reliability\":{\"replication-factor\":");
+    out.extend_from_slice(b"},");
+    if let Some(name) = attributes.name {
+        out.extend_from_slice(b"\"name\":");
+        write_string(name, out);
+        out.push(b',');
+    }
+    out.extend_from_slice(b"\"reliability\":{\"replication-factor\":");
     write_number(view.factor.into(), out);
     out.extend_from_slice(b"},\"statistics\":{\"tag-info\":[");
     for (place, (kind, count)) in view.tags.iter().enumerate() {
@@ -66,6 +72,7 @@ pub fn write_document(view: &TimerView, out: &mut Vec<u8>) {
         write_seconds(window_ms, out);
     }
     out.extend_from_slice(b"}}");
+    attributes.name.is_some() || attributes.once.is_some()
 }
 
 fn write_request_members(attributes: &Attributes<'_>, out: &mut Vec<u8>) {
@@ -141,6 +148,7 @@ fn write_seconds(ms: u64, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
     use crate::base::ids::TimerId;
+    use crate::timer::version::Version;
 
     #[test]
     fn what_the_original_does_not_have_is_shown_as_it_was_written() {
@@ -154,6 +162,8 @@ mod tests {
             retry: Some(RetryPolicy { multiplier_milli: 1_500, ..RetryPolicy::default() }),
             timeout_ms: Some(15_000),
             cron: None,
+            name: Some("a \"b\""),
+            once: Some(1),
         };
         let mut encoded = Vec::new();
         attributes.write(&mut encoded);
@@ -165,18 +175,20 @@ mod tests {
             repeat_for_ms: 1_500,
             age_ms: 20,
             sequence: 0,
+            version: Version(1),
             uri: "http://h/".into(),
             opaque: vec![0xff, 0].into(),
             attributes: encoded.into(),
             tags: vec![],
         };
         let mut body = Vec::new();
-        write_document(&view, &mut body);
+        assert!(write_document(&view, &mut body), "it has a name");
         let expected = concat!(
             r#"{"callback":{"http":{"opaque-base64":"/wA=","uri":"http://h/","method":"PUT","#,
             r#""content-type":"image/png","headers":{"X-A":"b \"c\"","X-D":"e"}},"#,
             r#""retry":{"max-attempts":8,"max-age":86400,"initial":1,"multiplier":1.5,"#,
-            r#""max":3600,"jitter":0.2},"timeout":15},"reliability":{"replication-factor":2},"#,
+            r#""max":3600,"jitter":0.2},"timeout":15},"name":"a \"b\"","#,
+            r#""reliability":{"replication-factor":2},"#,
             r#""statistics":{"tag-info":[]},"timing":{"at":"2027-01-15T08:00:00.25Z","#,
             r#""sequence-number":0,"start-time-delta":-20,"window":300}}"#,
         );

@@ -50,7 +50,11 @@ impl HeadMemory {
         bytes: &[u8],
     ) -> Option<u8> {
         let is_create = line.path == TimerPath::Collection && line.method == Method::Post;
-        if !is_create || head.expects_continue || bytes.len() > HEAD_BYTES_MAX {
+        if !is_create
+            || head.expects_continue
+            || head.has_conditions
+            || bytes.len() > HEAD_BYTES_MAX
+        {
             return None;
         }
         if self.heads.len() < HEADS_MAX {

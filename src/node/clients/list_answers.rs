@@ -9,7 +9,7 @@ use crate::wire::timer_path::write_public_id;
 use crate::wire::wall_time::write_wall_time;
 
 /// Appends a timer as GET shows it.
-type WriteDocument = fn(&TimerView, &mut Vec<u8>);
+type WriteDocument = fn(&TimerView, &mut Vec<u8>) -> bool;
 
 /// Appends a page of a list as a JSON document. `write_document` writes the members of GET.
 pub fn write_list(page: &ListPage, write_document: WriteDocument, out: &mut Vec<u8>) {

@@ -41,8 +41,10 @@ impl RequestLine {
 
     /// Returns whether the answer may be long: a timer, or a page of timers.
     pub fn is_read(&self) -> bool {
-        let has_content =
-            matches!(self.path, TimerPath::Timer(_) | TimerPath::Collection | TimerPath::Count);
+        let has_content = matches!(
+            self.path,
+            TimerPath::Timer(_) | TimerPath::Named | TimerPath::Collection | TimerPath::Count
+        );
         self.method == Method::Get && has_content
     }
 }

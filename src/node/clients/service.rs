@@ -11,8 +11,9 @@ use crate::base::quota::Quota;
 use crate::base::time::Now;
 use crate::ring::{FarEnds, SocketId};
 use crate::shard::effects::{Answer, Refusal, Request, Requester, Target};
-use crate::timer::admission::{Rejection, admit, admit_told};
+use crate::timer::admission::{Rejection, admit_as, admit_told};
 use crate::timer::definition::{Definition, with_owner};
+use crate::timer::naming::Identity;
 use crate::timestamp::RANGE_MAX;
 use crate::wire::callback_uri::AuthorityMemory;
 use crate::wire::internal_json::{AnyDocument, InternalPart, Origin, parse_any};
@@ -31,6 +32,7 @@ use crate::core::peers::handshake::{Asked, Protocol, UNPROVEN_HEADER};
 use crate::core::peers::hello::{HelloRefusal, PLAIN};
 use crate::core::peers::secret::{CLOSED, Guard, ProofVerdict, Word};
 use crate::node::callbacks::policy::{Denial, Destinations};
+use crate::node::clients::addressed::Addressed;
 use crate::node::clients::answer_room::AnswerRoom;
 use crate::node::clients::answers::{
     Persistence, cut_body, too_many_creates, write_error_with, write_not_allowed, write_pong,
@@ -48,6 +50,8 @@ const CONTENT_BYTES_KEPT: usize = 64 << 10;
 /// The answer to what only clients ask for, where a node speaks TLS.
 pub(super) const NODES_ONLY: &str = "this is TLS between nodes (cluster.tls), for what nodes say \
     alone: clients ask without TLS here, or over TLS at [node] listen_tls";
+const NO_PATH: &str = "no such path; expected /timers, /timers/<id>, /timers/by-name/<name>, \
+    /timers/count, /timestamps or /ping";
 /// The answer to a node that has not said who it is.
 const UPGRADE_FIRST: &str = "over TLS a node says who it is first: Upgrade: chronos-site/1";
 /// The answer to a node that does not say of which site it is.
@@ -71,6 +75,8 @@ pub struct Caller<'r> {
     /// What the name of the request's token may use; `None`: it has no limits, or nobody needs a
     /// token.
     pub quota: Option<&'r Quota>,
+    /// What the request says that names its timer by a name or a key. `Err` is why it is refused.
+    pub addressed: Option<&'r Result<Addressed, String>>,
 }
 
 /// What becomes of a request for an Upgrade.
@@ -235,11 +241,12 @@ impl Service {
             return self.settle(Err((403, NODES_ONLY.into())), persistence, out);
         }
         let request = match (line.path, line.method) {
-            (TimerPath::Collection, Method::Post) | (TimerPath::Timer(_), Method::Put) => {
+            (TimerPath::Collection, Method::Post)
+            | (TimerPath::Timer(_) | TimerPath::Named, Method::Put) => {
                 return self.store((now, core), (from, caller), line, body, out);
             }
             // What was deleted is remembered for a while, and has room like a timer.
-            (TimerPath::Timer(_), Method::Delete)
+            (TimerPath::Timer(_) | TimerPath::Named, Method::Delete)
                 if let Some(quota) = caller.quota
                     && self.is_beyond_rate(now, quota, persistence, out) =>
             {
@@ -247,6 +254,14 @@ impl Service {
             }
             (TimerPath::Timer(named), Method::Delete) => Request::Delete(target_of(named)),
             (TimerPath::Timer(named), Method::Get) => Request::Read(target_of(named)),
+            (TimerPath::Named, Method::Delete | Method::Get) => match caller.addressed {
+                Some(Err(reason)) => {
+                    return self.settle(Err((400, reason.clone())), persistence, out);
+                }
+                Some(Ok(timer)) if line.method == Method::Get => Request::Read(timer.target()),
+                Some(Ok(timer)) => timer.write(None),
+                None => return self.settle(Err((404, NO_PATH.into())), persistence, out),
+            },
             (TimerPath::References, Method::Delete) => {
                 let forgotten = self.forget((now, core), (from, caller), body);
                 return self.settle(forgotten, persistence, out);
@@ -266,7 +281,7 @@ impl Service {
             }
             (TimerPath::Collection, _) => return self.not_allowed(out, "GET, POST", persistence),
             (TimerPath::Bulk, _) => return self.not_allowed(out, "POST", persistence),
-            (TimerPath::Timer(_), _) => {
+            (TimerPath::Timer(_) | TimerPath::Named, _) => {
                 return self.not_allowed(out, "GET, PUT, DELETE", persistence);
             }
             (TimerPath::References, _) => return self.not_allowed(out, "DELETE", persistence),
@@ -274,9 +289,7 @@ impl Service {
             (TimerPath::Ping, _) => return self.not_allowed(out, "GET", persistence),
             (TimerPath::Timestamps, _) => return self.not_allowed(out, "POST", persistence),
             (TimerPath::Unknown, _) => {
-                let reason = "no such path; expected /timers, /timers/<id>, /timers/count, \
-                    /timestamps or /ping";
-                return self.settle(Err((404, reason.into())), persistence, out);
+                return self.settle(Err((404, NO_PATH.into())), persistence, out);
             }
         };
         core.request(now, from, request);
@@ -372,7 +385,7 @@ impl Service {
         let document = parse_any(line, &mut self.json);
         let document = document.map_err(|error| (400, error.to_string()))?;
         self.shed_content();
-        self.write((now, core), (from, quota), &document, None)
+        self.write((now, core), (from, quota), &document, Aim::default())
     }
 
     /// Takes a POST or PUT whose body is a timer.
@@ -393,6 +406,11 @@ impl Service {
             TimerPath::Timer(target) => Some(target),
             _ => None,
         };
+        let addressed = match caller.addressed.map(Result::as_ref).transpose() {
+            Ok(addressed) => addressed,
+            Err(reason) => return self.settle(Err((400, reason.clone())), line.persistence, out),
+        };
+        let identity = addressed.map_or_else(Identity::default, |timer| timer.identity(body));
         let body_bytes = body.len();
         let parsed = parse_any(body, &mut self.json);
         let document = match &parsed {
@@ -413,7 +431,8 @@ impl Service {
         if let Some(reason) = too_long(bytes, bytes_max) {
             return self.settle(Err((413, reason)), line.persistence, out);
         }
-        match self.write((now, core), (from, caller.quota), document, target) {
+        let aim = Aim { target, addressed, identity };
+        match self.write((now, core), (from, caller.quota), document, aim) {
             Ok(()) => Served::Later,
             refused => self.settle(refused, line.persistence, out),
         }
@@ -435,27 +454,25 @@ impl Service {
         (now, core): (Now, &mut Core),
         (from, quota): (Requester, Option<&Quota>),
         document: &AnyDocument<'_>,
-        target: Option<PublicId>,
+        Aim { target, addressed, identity }: Aim<'_>,
     ) -> Result<(), (u16, String)> {
         let factor_in_path = target.and_then(|target| target.factor);
         let limits = (factor_in_path, self.limits.opaque_bytes_max, now.wall);
-        let definition = admit(&document.timer, limits, &mut self.authorities, &mut self.content)
+        let (authorities, content) = (&mut self.authorities, &mut self.content);
+        let definition = admit_as(&document.timer, identity, limits, authorities, content)
             .map_err(|rejection| refusal_of(&rejection))?;
         let authority = definition.authority;
         if let Err(denial) = self.destinations.judge_authority(authority) {
             if let Some(count) = self.denied_hosts.get_mut(denial as usize) {
                 *count += 1;
             }
-            let reason = format!(
-                "callback.http.uri: expected a host to which callbacks may go, got {authority}, \
-                 {denial}"
-            );
-            return Err((403, reason));
+            return Err((403, denied(authority, denial)));
         }
         let definition = owned(definition, quota, &mut self.owned);
-        let request = match target {
-            Some(named) => Request::Update(target_of(named), definition),
-            None => Request::Create(definition),
+        let request = match (target, addressed) {
+            (Some(named), _) => Request::Update(target_of(named), definition),
+            (None, Some(timer)) => timer.write(Some(definition)),
+            (None, None) => Request::Create(definition),
         };
         core.request(now, from, request);
         Ok(())
@@ -597,8 +614,10 @@ impl Service {
         core: &Core,
         (far_ends, socket): (FarEnds<'_>, SocketId),
     ) -> Result<(), String> {
-        let (is_proven, is_node, is_certified, quota) = (false, true, false, None);
-        let caller = Caller { far_ends, socket, is_proven, is_node, is_certified, quota };
+        let (is_proven, is_node, is_certified) = (false, true, false);
+        let (quota, addressed) = (None, None);
+        let caller =
+            Caller { far_ends, socket, is_proven, is_node, is_certified, quota, addressed };
         self.admit_address(core, caller)
     }
 
@@ -744,12 +763,24 @@ fn whole_content(authority: &str, base64: &str) -> Result<Vec<u8>, String> {
     Ok(content)
 }
 
+/// Which timer a document is of; none is named by a POST.
+#[derive(Clone, Copy, Default)]
+struct Aim<'a> {
+    /// The timer that the path has.
+    target: Option<PublicId>,
+    /// The name or the key that the request has.
+    addressed: Option<&'a Addressed>,
+    /// What of it stands in the timer.
+    identity: Identity<'a>,
+}
+
 /// Whether nodes make such requests.
 fn is_for_nodes(line: &RequestLine) -> bool {
     match line.path {
         TimerPath::Timer(_) => line.method == Method::Put,
         TimerPath::References | TimerPath::Ping | TimerPath::Unknown => true,
-        TimerPath::Collection | TimerPath::Bulk | TimerPath::Count | TimerPath::Timestamps => false,
+        TimerPath::Collection | TimerPath::Named | TimerPath::Bulk => false,
+        TimerPath::Count | TimerPath::Timestamps => false,
     }
 }
 
@@ -759,6 +790,14 @@ pub fn too_long(bytes: u64, bytes_max: u32) -> Option<String> {
     is_too_long.then(|| {
         format!("body: expected at most {bytes_max} bytes (limits.body_bytes_max), got {bytes}")
     })
+}
+
+/// Why a timer is not taken whose callback may not go to its host.
+#[cold]
+fn denied(authority: &str, denial: Denial) -> String {
+    format!(
+        "callback.http.uri: expected a host to which callbacks may go, got {authority}, {denial}"
+    )
 }
 
 /// Returns the definition with its owner, if the name of the request's token has a limit of timers.

@@ -47,7 +47,10 @@ impl Role {
         match self {
             Role::Client | Role::Operator => true,
             Role::Reader => match path {
-                TimerPath::Timer(_) | TimerPath::Collection | TimerPath::Count => {
+                TimerPath::Timer(_)
+                | TimerPath::Named
+                | TimerPath::Collection
+                | TimerPath::Count => {
                     matches!(method, Method::Get | Method::Head)
                 }
                 TimerPath::Bulk | TimerPath::Timestamps | TimerPath::References => false,
@@ -124,6 +127,8 @@ struct Token {
 /// What a token is good for, and what its name may use.
 #[derive(Clone, Debug)]
 pub struct Grant {
+    /// The name of the token.
+    pub name: Arc<str>,
     /// The role.
     pub role: Role,
     /// The quota of the name; `None`: it has no limits.
@@ -202,7 +207,7 @@ impl Tokens {
         }
         let grant = |line: &Token| {
             let quota = quotas.get(&*line.name).cloned();
-            (line.digest, Grant { role: line.role, quota })
+            (line.digest, Grant { name: line.name.as_str().into(), role: line.role, quota })
         };
         let grants = lines.iter().map(grant).collect();
         Self { grants, lines, quotas: Arc::new(quotas) }

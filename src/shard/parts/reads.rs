@@ -1,19 +1,45 @@
 //! Reads of clients that wait for another node.
 
-use crate::base::ids::{PeerIndex, PeerSet, TimerId};
-use crate::base::slots::Slots;
+use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
+use crate::base::slots::{SlotKey, Slots};
 use crate::base::time::Tick;
-use crate::shard::effects::Requester;
+use crate::shard::effects::{Refusal, Requester};
 use crate::timer::version::StateKey;
+use crate::wire::peer_message::TimerCopy;
+
+use super::conditions::Seen;
 
 /// Reads that wait at a time. A read above it is answered 503.
 pub const READS_MAX: usize = 65_536;
 
+/// Who reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reader {
+    /// A client.
+    Client(Requester),
+    /// A write with a condition, by its key among those that wait for a decision.
+    Condition(SlotKey),
+}
+
+/// What a read has found.
+pub enum Latest<'a> {
+    /// What is held here is the latest.
+    Held(Slot),
+    /// A copy that another node has told. Its start is an age.
+    Told(&'a TimerCopy<'a>),
+    /// The timer has ended, as a node told that may have missed a write. Only a condition asks.
+    Ended(Box<Seen>),
+    /// No node knows of the timer.
+    Nothing,
+    /// A node that may know more could not be asked.
+    Unsure(Refusal),
+}
+
 /// A read that waits for another node.
 #[derive(Debug)]
 pub struct Waiting {
-    /// The client that waits.
-    pub from: Requester,
+    /// Who waits.
+    pub from: Reader,
     pub id: TimerId,
     /// The peer that was asked last.
     pub asked: PeerIndex,
@@ -28,6 +54,8 @@ pub struct Waiting {
     /// The newest state among those that may have missed a write. If that state is live, with the
     /// peer that has it: that peer is asked again if no other knows better.
     pub doubtful: Option<(StateKey, Option<PeerIndex>)>,
+    /// The newest end of the timer among those that may have missed a write, for a condition.
+    pub ended: Option<Box<Seen>>,
     /// Whether a doubtful copy answers, because there is no better one.
     pub takes_doubtful: bool,
 }

@@ -7,7 +7,10 @@ use crate::base::time::Tick;
 use crate::journal::Position;
 use crate::shard::effects::{Refusal, Requester};
 use crate::shard::records::{Outline, Placement};
+use crate::timer::definition::Content;
+use crate::timer::naming::may_be_made;
 use crate::timer::version::StateKey;
+use crate::wire::peer_message::{Standing, TimerCopy};
 
 /// Bodies whose memory is kept for later writes.
 const POOL_MAX: usize = 1_024;
@@ -33,6 +36,9 @@ pub struct NewWrite<'a> {
     pub tries: u8,
     /// Peers that have refused the write.
     pub refused: PeerSet,
+    /// Whether the write depended on a condition and was found to meet it. What supersedes it came
+    /// later.
+    pub is_decided: bool,
 }
 
 impl NewWrite<'_> {
@@ -46,6 +52,38 @@ impl NewWrite<'_> {
             repeat_for_ms: self.repeat_for_ms,
             placement,
         }
+    }
+
+    /// Whether a name or a key made the id of a timer that the write makes.
+    #[inline]
+    pub fn is_identified(&self) -> bool {
+        may_be_made(self.id)
+            && self.body.is_some_and(|(_, content)| {
+                let attributes = Content::decode(content).attributes();
+                attributes.name.is_some() || attributes.once.is_some()
+            })
+    }
+}
+
+/// A copy that ends a timer. Of a write that ends none: all of its copy but the body.
+pub fn bare_copy(outline: &Outline) -> TimerCopy<'static> {
+    let Outline { id, key, start, interval_ms, repeat_for_ms, placement } = outline;
+    TimerCopy {
+        standing: Standing {
+            id: *id,
+            version: key.version.0,
+            sequence: key.sequence,
+            actives: placement.actives,
+            list_digest: 0,
+        },
+        is_write: false,
+        replicas: placement.replicas,
+        factor: placement.factor,
+        sites: placement.sites,
+        start_ms: start.0,
+        interval_ms: *interval_ms,
+        repeat_for_ms: *repeat_for_ms,
+        body: None,
     }
 }
 
@@ -86,6 +124,10 @@ pub struct Waiting {
     pub is_create: bool,
     /// How often the write has been made.
     pub tries: u8,
+    /// See [`NewWrite::is_decided`].
+    pub is_decided: bool,
+    /// Whether a name or a key made the id.
+    pub is_identified: bool,
     /// The journal has the write on the disk at this position.
     pub position: Position,
 }

@@ -3,11 +3,13 @@
 
 use super::record::Ms47;
 use super::{AuthorityId, Former, Next, Outline, Placement, PlacementId, Record, Records, State};
-use crate::base::ids::Slot;
+use crate::base::ids::{Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::Tick;
 use crate::shard::parts::peers::Peers;
 use crate::store::payloads::PayloadRef;
+use crate::timer::definition::Content;
+use crate::timer::naming::{KEY_REMEMBERED_MS, is_digest, may_be_of_key};
 use crate::timer::schedule::tombstone_ms;
 
 impl Records {
@@ -50,7 +52,12 @@ impl Records {
     /// tombstone stays for at least the longer of both intervals.
     pub fn bury(&mut self, tick: Tick, outline: &Outline, slot: Option<Slot>) -> Slot {
         let held = slot.map(|slot| *self.slab.get(slot));
-        let interval_ms = held.map_or(0, |held| held.interval_ms).max(outline.interval_ms);
+        let former_ms = held.map_or(0, |held| held.interval_ms);
+        let interval_ms = former_ms.max(outline.interval_ms);
+        let (interval_ms, repeat_for_ms) = match held.filter(|held| may_be_of_key(held.id)) {
+            Some(held) => self.remembered(tick, &held, (interval_ms, outline.repeat_for_ms)),
+            None => (interval_ms, outline.repeat_for_ms),
+        };
         if let Some(held) = &held {
             self.release(tick, held);
         }
@@ -59,7 +66,7 @@ impl Records {
             version: outline.key.version,
             start: outline.start,
             interval_ms,
-            repeat_for: Ms47::new(outline.repeat_for_ms),
+            repeat_for: Ms47::new(repeat_for_ms),
             sequence: outline.key.sequence,
             payload: PayloadRef::EMPTY,
             placement: self.placements.enter(&outline.placement),
@@ -68,7 +75,7 @@ impl Records {
             attempts: 0,
         };
         self.counts.tombstones += 1;
-        let stays_ms = self.tombstone_ms(interval_ms);
+        let stays_ms = self.stays_ms(outline.id, interval_ms);
         self.put(slot.zip(held), record, tick + stays_ms)
     }
 
@@ -77,6 +84,12 @@ impl Records {
         let record = *self.slab.get(slot);
         self.leave_tallies(&record);
         self.leave_counts(tick, &record);
+        let numbers = (record.interval_ms, record.repeat_for.get());
+        let (interval_ms, repeat_for_ms) = match may_be_of_key(record.id) {
+            true => self.remembered(tick, &record, numbers),
+            false => numbers,
+        };
+        let id = record.id;
         let record = self.slab.get_mut(slot);
         let former = Former::of(record);
         let payload = record.payload;
@@ -84,13 +97,13 @@ impl Records {
         record.state = State::Tombstone;
         record.payload = PayloadRef::EMPTY;
         record.authority = AuthorityId::NONE;
-        let interval_ms = record.interval_ms;
+        (record.interval_ms, record.repeat_for) = (interval_ms, Ms47::new(repeat_for_ms));
         self.changes.progress(slot);
         self.payloads.remove(payload);
         self.hosts.leave(former.authority, tick);
         self.counts.timers -= 1;
         self.counts.tombstones += 1;
-        let stays_ms = tombstone_ms(interval_ms, self.limits.tombstone_ms_max);
+        let stays_ms = self.stays_ms(id, interval_ms);
         self.file(slot, former, tick + stays_ms);
     }
 
@@ -208,6 +221,41 @@ impl Records {
             return 0;
         }
         tombstone_ms(interval_ms, self.limits.tombstone_ms_max)
+    }
+
+    /// How long the tombstone of a timer with this id and interval stays.
+    fn stays_ms(&self, id: TimerId, interval_ms: u64) -> u64 {
+        match may_be_of_key(id) {
+            true if interval_ms > self.limits.tombstone_ms_max => {
+                interval_ms.min(KEY_REMEMBERED_MS)
+            }
+            _ => self.tombstone_ms(interval_ms),
+        }
+    }
+
+    /// Interval and repeat-for of the tombstone of a timer whose id a key may have made. The
+    /// tombstone stays until the key may be forgotten. Its repeat-for, which means nothing any
+    /// more, is the digest of the body that came with the key. So the journal and the other nodes
+    /// learn the digest as they learn of the tombstone.
+    #[cold]
+    fn remembered(
+        &self,
+        tick: Tick,
+        held: &Record,
+        (interval_ms, repeat_for_ms): (u64, u64),
+    ) -> (u64, u64) {
+        if !held.is_live() {
+            let known = Some(held.repeat_for.get()).filter(|digest| is_digest(*digest));
+            return (interval_ms, known.unwrap_or(repeat_for_ms));
+        }
+        let content = Content::decode(self.payloads.get(held.payload));
+        match content.attributes().once {
+            None => (interval_ms, repeat_for_ms),
+            Some(digest) => {
+                let left_ms = (held.start + KEY_REMEMBERED_MS).0.saturating_sub(tick.0);
+                (interval_ms.max(left_ms.min(KEY_REMEMBERED_MS)), digest)
+            }
+        }
     }
 
     /// Frees the content of a timer that still names it. This is a planted bug.

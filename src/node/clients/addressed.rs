@@ -1,0 +1,108 @@
+//! Requests that name their timer by a name or by a key of their own, and the conditions on which
+//! their writes depend. Such a request keeps what its head says of this until its body is there.
+
+use crate::shard::effects::{Condition, Conditional, Request, Target};
+use crate::timer::definition::Definition;
+use crate::timer::naming::{Identity, digest_of, id_of_key, id_of_name};
+use crate::timer::version::Version;
+use crate::wire::conditions::{Conditions, Precondition, read_conditions};
+use crate::wire::request_head::{Method, RequestHead};
+use crate::wire::timer_name::name_in;
+use crate::wire::timer_path::TimerPath;
+
+use crate::node::clients::request_line::RequestLine;
+
+const ABSENT_DELETE: &str = "If-None-Match: expected with PUT, got it with DELETE";
+
+/// A timer as a request names it that has no id.
+#[derive(Debug)]
+pub struct Addressed {
+    target: Target,
+    condition: Option<Condition>,
+    /// `None`: a key made the id.
+    name: Option<Box<str>>,
+}
+
+impl Addressed {
+    /// What a head says. `scope` is the name of the request's token, or empty. `None`: the request
+    /// names its timer by an id, or is a create without a key. `Err` is the reason to refuse it
+    /// with.
+    #[inline]
+    pub fn of(
+        line: &RequestLine,
+        head: &RequestHead<'_>,
+        bytes: &[u8],
+        scope: &str,
+    ) -> Option<Box<Result<Self, String>>> {
+        match line.path {
+            TimerPath::Named => Some(Box::new(Self::named(line.method, head.path, bytes))),
+            TimerPath::Collection if head.has_conditions && line.method == Method::Post => {
+                Self::keyed(bytes, scope).map(Box::new)
+            }
+            _ => None,
+        }
+    }
+
+    #[cold]
+    fn named(method: Method, path: &str, head: &[u8]) -> Result<Self, String> {
+        let name = name_in(path).map_err(|error| error.to_string())?;
+        let conditions = match method {
+            Method::Put | Method::Delete => {
+                read_conditions(head).map_err(|error| error.to_string())?
+            }
+            _ => Conditions::default(),
+        };
+        let condition = match conditions.precondition {
+            Some(Precondition::Absent) if method == Method::Delete => {
+                return Err(ABSENT_DELETE.to_owned());
+            }
+            precondition => precondition.map(condition_of),
+        };
+        Ok(Self { target: target_of(id_of_name(&name)), condition, name: Some(name.into()) })
+    }
+
+    #[cold]
+    fn keyed(head: &[u8], scope: &str) -> Option<Result<Self, String>> {
+        let key = match read_conditions(head) {
+            Err(error) => return Some(Err(error.to_string())),
+            Ok(conditions) => conditions.key?,
+        };
+        let target = target_of(id_of_key(scope, key));
+        Some(Ok(Self { target, condition: Some(Condition::Once), name: None }))
+    }
+
+    /// The timer.
+    pub fn target(&self) -> Target {
+        self.target
+    }
+
+    /// What the timer remembers of how it was named. `body` is the body of the request as it came.
+    pub fn identity(&self, body: &[u8]) -> Identity<'_> {
+        let once = self.condition == Some(Condition::Once);
+        Identity { name: self.name.as_deref(), once: once.then(|| digest_of(body)) }
+    }
+
+    /// The write of a timer; without a definition its end.
+    pub fn write<'a>(&self, definition: Option<Definition<'a>>) -> Request<'a> {
+        let target = self.target;
+        match (self.condition, definition) {
+            (Some(condition), definition) => {
+                Request::Conditional(Conditional { target, condition, definition })
+            }
+            (None, Some(definition)) => Request::Update(target, definition),
+            (None, None) => Request::Delete(target),
+        }
+    }
+}
+
+fn condition_of(precondition: Precondition) -> Condition {
+    match precondition {
+        Precondition::Absent => Condition::Absent,
+        Precondition::Present => Condition::Present,
+        Precondition::Version(version) => Condition::Version(Version(version)),
+    }
+}
+
+fn target_of(id: crate::base::ids::TimerId) -> Target {
+    Target { id, factor: None, filter: None }
+}
