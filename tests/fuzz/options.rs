@@ -77,6 +77,8 @@ fn attributes() {
     };
     let all = Attributes {
         cron: Some(cron),
+        name: Some("a \u{20ac}"),
+        once: Some(7),
         is_binary: true,
         method: CallbackMethod::Patch,
         content_type: Some("a/b"),

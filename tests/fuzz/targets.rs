@@ -447,19 +447,16 @@ pub fn timer_id(data: &[u8]) -> bool {
             );
             true
         }
+        TimerPath::Named => {
+            timer_name(data);
+            true
+        }
         TimerPath::Collection
         | TimerPath::Bulk
         | TimerPath::References
         | TimerPath::Count
         | TimerPath::Ping
         | TimerPath::Timestamps => true,
-        TimerPath::Named => {
-            timer_name(data);
-            true
-        }
-        TimerPath::Collection | TimerPath::References | TimerPath::Ping | TimerPath::Timestamps => {
-            true
-        }
         TimerPath::Unknown => false,
     };
     if let Some((bytes, rest)) = data.split_first_chunk::<16>() {
