@@ -26,9 +26,8 @@ const RECORD_BYTES_MAX: usize = (16 << 10) + (2 << 10);
 /// The type of the message that a client begins with (RFC 8446, section 4: client_hello).
 const CLIENT_HELLO: u8 = 1;
 
-/// Bytes of a message's head and of the version that a client hello begins with (RFC 8446, section
-/// 4.1.2).
-const HELLO_HEAD_BYTES: usize = 4 + 1;
+/// Bytes of a message's head: kind and length (RFC 8446, section 4).
+const HELLO_HEAD_BYTES: usize = 4;
 
 /// Most bytes of a client hello, as many as of a whole handshake. The library waits for no more.
 const HELLO_BYTES_MAX: usize = 64 << 10;
@@ -135,9 +134,8 @@ pub fn may_be_tls(wire: &[u8]) -> bool {
 /// Whether what a client has sent so far can become the first message of TLS, as far as the heads
 /// of its first record and message tell. What cannot costs no handshake.
 pub fn may_be_client_hello(wire: &[u8]) -> bool {
-    let is_version = may_be_tls(wire)
-        && wire.get(1).is_none_or(|major| *major == 3)
-        && wire.get(2).is_none_or(|minor| *minor <= 4);
+    // The minor version is to be ignored, and so is that of the message (RFC 8446, section 5.1).
+    let is_version = may_be_tls(wire) && wire.get(1).is_none_or(|major| *major == 3);
     let Some(([_, _, _, high, low], rest)) = wire.split_first_chunk::<RECORD_HEAD_BYTES>() else {
         return is_version;
     };
@@ -146,10 +144,9 @@ pub fn may_be_client_hello(wire: &[u8]) -> bool {
     let message = rest.get(..length).unwrap_or(rest);
     let is_hello = match message {
         [] => true,
-        [kind, high, middle, low, version @ ..] => {
+        [kind, high, middle, low, ..] => {
             let bytes = u32::from_be_bytes([0, *high, *middle, *low]) as usize;
-            let is_version = version.first().is_none_or(|major| *major == 3);
-            *kind == CLIENT_HELLO && bytes <= HELLO_BYTES_MAX && is_version
+            *kind == CLIENT_HELLO && bytes <= HELLO_BYTES_MAX
         }
         [kind, ..] => *kind == CLIENT_HELLO,
     };
@@ -286,8 +283,7 @@ mod tests {
             let cut = [&[22, 3, 4, 0, length][..], &[1, 0, 1, 0xfc, 3, 3, 9, 9][..length as usize]];
             assert!(may_be_client_hello(&[&cut.concat()[..], &[22, 9]].concat()), "{length}");
         }
-        for (place, byte) in [(0, 23), (1, 2), (2, 5), (3, 0x49), (5, 2), (5, 0x16), (6, 1), (9, 2)]
-        {
+        for (place, byte) in [(0, 23), (1, 2), (3, 0x49), (5, 2), (5, 0x16), (6, 1)] {
             let mut wrong = hello;
             wrong[place] = byte;
             // A length is known with its second byte.

