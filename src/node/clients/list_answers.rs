@@ -104,6 +104,7 @@ mod tests {
     use super::*;
     use crate::base::ids::TimerId;
     use crate::shard::effects::TimerView;
+    use crate::timer::version::Version;
 
     fn text(page: &ListPage) -> String {
         let mut out = Vec::new();
@@ -114,6 +115,7 @@ mod tests {
     #[test]
     fn a_page_is_json() {
         let view = TimerView {
+            version: Version(7),
             id: TimerId(0x0004_d9f5_4810_0000),
             factor: 2,
             filter: 0xff,
