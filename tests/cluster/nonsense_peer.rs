@@ -116,7 +116,11 @@ impl Liar {
             0 => PeerMessage::Fetch(self.id(random)),
             1 => PeerMessage::Missed { id: self.id(random), by: self.node(random) },
             2 => PeerMessage::NoRoom { id: self.id(random), at: self.node(random) },
-            3..=5 => {
+            3 => {
+                let list = self.list(random);
+                PeerMessage::Trying(self.standing(random, &list))
+            }
+            4 | 5 => {
                 let list = self.list(random);
                 PeerMessage::Standing(self.standing(random, &list))
             }
@@ -343,7 +347,7 @@ fn clocks(random: &mut Random) -> Now {
 /// Returns the timer that a message is about.
 pub fn id_of(message: &PeerMessage<'_>) -> TimerId {
     match message {
-        PeerMessage::Standing(standing) => standing.id,
+        PeerMessage::Standing(standing) | PeerMessage::Trying(standing) => standing.id,
         PeerMessage::Copy(copy) => copy.standing.id,
         PeerMessage::Fetch(id)
         | PeerMessage::Missed { id, .. }

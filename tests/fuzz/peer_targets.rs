@@ -48,7 +48,9 @@ pub fn peer_message(data: &[u8]) -> bool {
         assert!(decode_message(&mut &taken[..cut]).is_err(), "taken when cut off at {cut}");
     }
     match message {
-        PeerMessage::Standing(standing) => assert!(standing.sequence <= SEQUENCE_MAX),
+        PeerMessage::Standing(standing) | PeerMessage::Trying(standing) => {
+            assert!(standing.sequence <= SEQUENCE_MAX)
+        }
         PeerMessage::Copy(copy) => check_copy(&copy),
         PeerMessage::Fetch(_) => assert_eq!(taken.len(), 9),
         PeerMessage::Missed { .. } | PeerMessage::NoRoom { .. } => assert_eq!(taken.len(), 13),

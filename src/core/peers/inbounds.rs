@@ -480,7 +480,7 @@ impl Inbounds {
 /// Returns the id of the timer that a message is about.
 fn id_of(message: &PeerMessage<'_>) -> crate::base::ids::TimerId {
     match message {
-        PeerMessage::Standing(standing) => standing.id,
+        PeerMessage::Standing(standing) | PeerMessage::Trying(standing) => standing.id,
         PeerMessage::Copy(copy) => copy.standing.id,
         PeerMessage::Fetch(id)
         | PeerMessage::Missed { id, .. }
