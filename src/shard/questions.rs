@@ -61,7 +61,9 @@ impl Shard {
         let former = self.questions.open.get(&record.id.0).copied();
         let known = former.filter(|question| {
             let is_outdated = is_unheard && self.turns.was_away_since(question.since);
-            question.key == record.key() && !is_outdated
+            // A rank that tries for long tells so now and then. That is no answer to this look.
+            let is_only_told = !question.is_due && !is_unheard && self.may_take_long(&record);
+            question.key == record.key() && !is_outdated && !is_only_told
         });
         let mut question = known.unwrap_or_else(|| {
             let waiting = self.whom_to_ask(tick, &record, is_unheard);

@@ -195,9 +195,8 @@ fn an_original_keeps_it_out() {
     let at = "2090-01-01T00:00:00Z";
     let with = |timing: Value, http: Value, more: Value| {
         let mut callback = json!({"http": plain});
-        for (object, members) in [(&mut callback["http"], http)] {
-            object.as_object_mut().expect("one").extend(members.as_object().expect("one").clone());
-        }
+        let members = http.as_object().expect("an object").clone();
+        callback["http"].as_object_mut().expect("an object").extend(members);
         let members = more.as_object().expect("an object").clone();
         callback.as_object_mut().expect("an object").extend(members);
         json!({"timing": timing, "callback": callback}).to_string()
