@@ -114,6 +114,7 @@ fn cut_off_at_every_byte() {
     copy.sites = [SiteHash(5), SiteHash(6)].into_iter().collect();
     let messages = [
         PeerMessage::Standing(standing_of(1, 2, SEQUENCE_MAX, u16::MAX, 5)),
+        PeerMessage::Trying(standing_of(1, 2, SEQUENCE_MAX, u16::MAX, 5)),
         PeerMessage::Copy(copy),
         PeerMessage::Copy(usual(None)),
         PeerMessage::Fetch(TimerId(9)),
@@ -374,6 +375,7 @@ proptest! {
     #[test]
     fn standings_come_back(standing in keys(), tail: [u8; 3]) {
         assert_comes_back(PeerMessage::Standing(standing), &tail);
+        assert_comes_back(PeerMessage::Trying(standing), &tail);
     }
 
     #[test]
