@@ -235,7 +235,13 @@ impl Shard {
     ///
     /// This node decides which nodes act next: those that acted and live, and those that were found
     /// to hold the timer since.
-    fn pop_over(&mut self, now: Now, slot: Slot, is_delivered: bool, outbox: &mut Outbox) {
+    pub(super) fn pop_over(
+        &mut self,
+        now: Now,
+        slot: Slot,
+        is_delivered: bool,
+        outbox: &mut Outbox,
+    ) {
         let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);
         let placement = self.next_placement(tick, &record, is_delivered);
