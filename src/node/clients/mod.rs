@@ -13,6 +13,7 @@ pub(crate) mod document;
 mod head_memory;
 pub(crate) mod list_answers;
 mod lists;
+mod refusals;
 mod request_line;
 pub(crate) mod table;
 mod table_tls;

@@ -3,21 +3,17 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-
 use crate::base::limits::{BODY_TOLD_BYTES_MAX, Limits};
 use crate::base::quota::Quota;
 use crate::base::time::Now;
 use crate::ring::{FarEnds, SocketId};
 use crate::shard::effects::{Answer, Refusal, Request, Requester, Target};
-use crate::timer::admission::{Rejection, admit_as, admit_told};
+use crate::timer::admission::{admit_as, admit_told};
 use crate::timer::definition::{Definition, with_owner};
 use crate::timer::naming::Identity;
 use crate::timestamp::RANGE_MAX;
 use crate::wire::callback_uri::AuthorityMemory;
 use crate::wire::internal_json::{AnyDocument, InternalPart, Origin, parse_any};
-use crate::wire::peer_message::check_content;
 use crate::wire::request_head::Method;
 use crate::wire::resync_json::{Reference, parse_references};
 use crate::wire::timer_json::JsonScratch;
@@ -40,6 +36,7 @@ use crate::node::clients::answers::{
 };
 use crate::node::clients::bulk::LineBudget;
 use crate::node::clients::head_memory::HeadMemory;
+use crate::node::clients::refusals::{denied, refusal_of, too_long, whole_content};
 use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::tokens::Tokens;
 use crate::tls::names::Member;
@@ -754,15 +751,6 @@ impl Service {
     }
 }
 
-/// The content of a timer that another node tells as a whole.
-#[cold]
-fn whole_content(authority: &str, base64: &str) -> Result<Vec<u8>, String> {
-    const MEMBER: &str = "reliability.chronos-content";
-    let content = STANDARD.decode(base64).map_err(|error| format!("{MEMBER}: {error}"))?;
-    check_content(authority, &content).map_err(|error| format!("{MEMBER}: {error}"))?;
-    Ok(content)
-}
-
 /// Which timer a document is of; none is named by a POST.
 #[derive(Clone, Copy, Default)]
 struct Aim<'a> {
@@ -784,22 +772,6 @@ fn is_for_nodes(line: &RequestLine) -> bool {
     }
 }
 
-/// Returns why a body of this many bytes is not taken. `None`: it is taken.
-pub fn too_long(bytes: u64, bytes_max: u32) -> Option<String> {
-    let is_too_long = bytes > u64::from(bytes_max);
-    is_too_long.then(|| {
-        format!("body: expected at most {bytes_max} bytes (limits.body_bytes_max), got {bytes}")
-    })
-}
-
-/// Why a timer is not taken whose callback may not go to its host.
-#[cold]
-fn denied(authority: &str, denial: Denial) -> String {
-    format!(
-        "callback.http.uri: expected a host to which callbacks may go, got {authority}, {denial}"
-    )
-}
-
 /// Returns the definition with its owner, if the name of the request's token has a limit of timers.
 /// Its content is put into `out` then.
 #[inline]
@@ -815,13 +787,6 @@ fn owned<'a>(
             Definition { content: out, ..definition }
         }
     }
-}
-
-/// Returns status and reason for a document that is no timer.
-fn refusal_of(rejection: &Rejection) -> (u16, String) {
-    let too_long =
-        matches!(rejection, Rejection::OpaqueTooLong { .. } | Rejection::OpaqueToldTooLong(_));
-    (if too_long { 413 } else { 400 }, rejection.to_string())
 }
 
 /// The timer that a path names.
