@@ -29,8 +29,17 @@ fn stays_paused() {
     for _ in 0..20 {
         node.create(&body(&uri, 100, 1, "x", 1));
     }
-    for _ in 0..2 {
+    for life in 0..3 {
+        // A backup has them as well.
+        let backup = node.folder().join("backup");
+        if life == 2 {
+            let (status, said) = node.back_up(&backup);
+            assert!(status.success(), "{said}");
+        }
         node.kill();
+        if life == 2 {
+            node.data = backup;
+        }
         let file = node.data.join("destinations");
         let text = fs::read_to_string(&file).expect("kept");
         let orders = text.lines().filter(|line| line.starts_with(|c: char| c.is_ascii_digit()));

@@ -6,9 +6,9 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use crate::control::config::regular_file;
+use crate::node::journal::directory::DESTINATIONS;
 use crate::ring::sync_directory;
 
-const NAME: &str = "destinations";
 const ASIDE: &str = "destinations.tmp";
 /// Longest file that is read: 2 000 orders of at most 400 bytes.
 const BYTES_MAX: usize = 1 << 20;
@@ -27,7 +27,7 @@ impl OrdersFile {
 
     /// Its path.
     pub(super) fn path(&self) -> PathBuf {
-        self.folder.join(NAME)
+        self.folder.join(DESTINATIONS)
     }
 
     /// Reads it. A file that is missing is empty.

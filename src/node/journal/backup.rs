@@ -7,7 +7,9 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use crate::journal::SegmentNumber;
-use crate::node::journal::directory::{DataDirectory, Generation, INCOMPLETE, ShardDirectory};
+use crate::node::journal::directory::{
+    DESTINATIONS, DataDirectory, Generation, INCOMPLETE, ShardDirectory,
+};
 use crate::ring::sync_directory;
 
 /// Why there is no backup. The text says what to do.
@@ -123,6 +125,13 @@ impl Backup {
         let (from, to) = (data.identity_path(), backup.unfinished.join("node.toml"));
         fs::copy(&from, &to).map_err(failed("copy", &from))?;
         sync_file(&to)?;
+        let (from, to) = (data.path().join(DESTINATIONS), backup.unfinished.join(DESTINATIONS));
+        match fs::copy(&from, &to) {
+            Ok(_) => sync_file(&to)?,
+            // Nobody ordered anything.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(failed("copy", &from)(error)),
+        }
         let marker = backup.unfinished.join(INCOMPLETE);
         fs::write(&marker, "").map_err(failed("make", &marker))?;
         sync_file(&marker)?;

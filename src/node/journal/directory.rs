@@ -3,6 +3,7 @@
 //! ```text
 //! DATA/lock                          locked while a node or a tool uses the directory
 //! DATA/node.toml                     whose directory it is (`identity`)
+//! DATA/destinations                  what operators ordered for destinations (`control::destinations`)
 //! DATA/incomplete                    it is a backup: it lacks what was acknowledged since
 //! DATA/0001-2/                       generation 1: the journals of 2 shards
 //! DATA/0001-2/0/0000000000000001.segment    shard 0, segment 1, in hex digits
@@ -32,6 +33,8 @@ use crate::ring::{DirectoryLock, sync_directory, unpredictable};
 pub use super::identity::Identity;
 
 const NODE: &str = "node.toml";
+/// The file of what operators ordered for destinations. The journal only takes it into backups.
+pub const DESTINATIONS: &str = "destinations";
 /// A file that says that the journal may lack what the node acknowledged: it is a backup.
 pub const INCOMPLETE: &str = "incomplete";
 const NODE_ASIDE: &str = "node.toml.tmp";
