@@ -60,8 +60,7 @@ impl Model {
         };
         same_content(begun, &wish, &story)?;
         same_start(begun, &write, &wish, &story)?;
-        let resumed = self.rules[wish.host as usize].resumed(usize::from(begun.core));
-        keeps_policy(begun, &write, resumed, &story)?;
+        keeps_policy(begun, &write, &story)?;
         let start = begun.attempt.due.0 - wish.interval_ms.saturating_mul(sequence);
         self.windows.see(id, &write, start, &story)?;
         write.start = Some(start);
