@@ -407,7 +407,9 @@ impl Shard {
         if let Some(pause_ms) = self.calendar_pause_ms(record) {
             return at.min(schedule.due(sequence) + pause_ms);
         }
-        if !schedule.is_last(sequence) {
+        // The age that a policy allows counts from the due time, whatever happened meanwhile, once a
+        // pop was tried.
+        if !schedule.is_last(sequence) || policy.is_some() && record.attempts > 0 {
             return at;
         }
         // Nor is a pop given up for the time in which its destination was paused.

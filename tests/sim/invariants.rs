@@ -145,7 +145,7 @@ impl Model {
     ) {
         let tick = now.mono.tick_floor().0;
         self.hosts[usize::from(core)][host as usize].end(outcome, tick);
-        self.rules[host as usize].end();
+        self.rules[host as usize].end(tick);
         let tally = &mut self.tally;
         match outcome {
             CallbackOutcome::Delivered => tally.delivered += 1,

@@ -28,6 +28,8 @@ pub struct HostRules {
     /// Callbacks that run, over all cores.
     running: u32,
     begun_tick: u64,
+    /// When a callback last ended while as many ran as the rule allows.
+    freed_tick: u64,
 }
 
 impl HostRules {
@@ -88,7 +90,11 @@ impl HostRules {
         Ok(())
     }
 
-    pub fn end(&mut self) {
+    pub fn end(&mut self, tick: u64) {
+        let max = self.ordered.and_then(|rule| rule.max_in_flight);
+        if max.is_some_and(|max| self.running >= max) {
+            self.freed_tick = tick;
+        }
         self.running -= 1;
     }
 
@@ -101,7 +107,8 @@ impl HostRules {
             return None;
         }
         let pause_ms = rule.per_1000_s.map_or(0, |rate| 1_000_000 / u64::from(rate) + 1);
-        Some((strict_ns / 1_000_000).max(self.begun_tick) + (cores + 1) * pause_ms + 600)
+        let since = (strict_ns / 1_000_000).max(self.begun_tick).max(self.freed_tick);
+        Some(since + (cores + 1) * pause_ms + 600)
     }
 }
 
