@@ -69,6 +69,13 @@ impl Shard {
         self.policy_of(record).is_some() && tick >= self.give_up_at(record)
     }
 
+    /// Whether a policy allows no further attempt at a pop that was tried, because of its age: this
+    /// core may have got no time between its decision and the attempt.
+    pub(super) fn is_retry_too_old(&mut self, tick: Tick, slot: Slot) -> bool {
+        let record = *self.records.get(slot);
+        record.attempts > 0 && self.is_too_old(tick, &record)
+    }
+
     /// The pause before the next attempt, and the most by which it is stretched.
     pub(super) fn pause_by(policy: &RetryPolicy, record: &Record) -> (u64, u64) {
         if is_planted(Bug::PolicyWithoutPauses) {

@@ -179,6 +179,10 @@ impl Shard {
                     self.pop_over(now, ticket.slot, false, outbox);
                 }
                 CallbackOutcome::Stale if self.waits_for_others(tick, ticket.slot, outbox) => {}
+                CallbackOutcome::Stale if self.is_retry_too_old(tick, ticket.slot) => {
+                    self.counters.given_up += 1;
+                    self.pop_over(now, ticket.slot, false, outbox);
+                }
                 CallbackOutcome::Stale if self.records.hosts().is_paused(ticket.host) => {
                     self.wait_at_host(ticket.slot, ticket.host);
                 }
@@ -407,7 +411,9 @@ impl Shard {
         if let Some(pause_ms) = self.calendar_pause_ms(record) {
             return at.min(schedule.due(sequence) + pause_ms);
         }
-        if !schedule.is_last(sequence) {
+        // The age that a policy allows counts from the due time, whatever happened meanwhile, once a
+        // pop was tried.
+        if !schedule.is_last(sequence) || policy.is_some() && record.attempts > 0 {
             return at;
         }
         // Nor is a pop given up for the time in which its destination was paused.

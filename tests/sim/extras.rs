@@ -123,8 +123,7 @@ pub fn pause_ms(
 }
 
 /// Checks T11: attempts at a pop, pauses between them and their end are those of the policy.
-/// `resumed` is when the host was called again after a pause.
-pub fn keeps_policy(begun: &Begun<'_>, write: &Write, resumed: u64, story: &str) -> Checked {
+pub fn keeps_policy(begun: &Begun<'_>, write: &Write, story: &str) -> Checked {
     let wish = write.wish.expect("only timers pop");
     let Some(policy) = wish.extras.policy else { return Ok(()) };
     let (tick, failed) = (begun.now.mono.tick_floor().0, write.failed);
@@ -142,9 +141,7 @@ pub fn keeps_policy(begun: &Begun<'_>, write: &Write, resumed: u64, story: &str)
             format!("{story}: {early_ms} ms before its pause is over {policy:?}"),
         );
     }
-    let due = write.due(write.next);
-    let from = if write.next == write.pops() { due.max(resumed) } else { due };
-    let age_ms = tick.saturating_sub(from);
+    let age_ms = tick.saturating_sub(write.due(write.next));
     if age_ms > 0 && age_ms >= policy.max_age_ms {
         return broken("T11", format!("{story}: attempt at an age of {age_ms} ms, {policy:?}"));
     }

@@ -60,8 +60,7 @@ impl Model {
         };
         same_content(begun, &wish, &story)?;
         same_start(begun, &write, &wish, &story)?;
-        let resumed = self.rules[wish.host as usize].resumed(usize::from(begun.core));
-        keeps_policy(begun, &write, resumed, &story)?;
+        keeps_policy(begun, &write, &story)?;
         let start = begun.attempt.due.0 - wish.interval_ms.saturating_mul(sequence);
         self.windows.see(id, &write, start, &story)?;
         write.start = Some(start);
@@ -146,7 +145,7 @@ impl Model {
     ) {
         let tick = now.mono.tick_floor().0;
         self.hosts[usize::from(core)][host as usize].end(outcome, tick);
-        self.rules[host as usize].end();
+        self.rules[host as usize].end(tick);
         let tally = &mut self.tally;
         match outcome {
             CallbackOutcome::Delivered => tally.delivered += 1,
@@ -233,6 +232,21 @@ impl Model {
     /// Reports whether the pop that is owed may have been given up by a policy, perhaps untried
     /// because its host was in trouble, so that the timer waits for its next pop.
     fn may_wait_for_next(&self, id: u64, tick: u64) -> bool {
+        self.may_be_skipped(id, tick, HostMirror::was_in_trouble_since)
+    }
+
+    /// As [`Model::may_wait_for_next`], of a host that has a rule: a pop that waits for the rule
+    /// alone is not given up untried.
+    pub fn may_wait_beside_rule(&self, id: u64, tick: u64) -> bool {
+        self.may_be_skipped(id, tick, HostMirror::held_back_since)
+    }
+
+    fn may_be_skipped(
+        &self,
+        id: u64,
+        tick: u64,
+        had_reason: impl Fn(&HostMirror, u64) -> bool,
+    ) -> bool {
         let write = self.timers[&id].certain().expect("duties are of certain writes");
         let Some(wish) = write.wish.filter(|wish| wish.extras.policy.is_some()) else {
             return false;
@@ -241,7 +255,8 @@ impl Model {
         let is_over = |sequence: u64| {
             let is_late = write.give_up_at(sequence, self.give_up_ms) - write.unknown_ms() <= tick;
             let had_failed = sequence == write.next && write.failed > 0;
-            is_late && (had_failed || host.was_in_trouble_since(write.due(sequence)))
+            let due = write.due(sequence) - write.unknown_ms();
+            is_late && (had_failed || had_reason(host, due))
         };
         let next = (write.next..=write.pops()).find(|sequence| !is_over(*sequence));
         next.is_none_or(|next| next > write.next && tick <= write.due(next) + self.look_ms)

@@ -201,7 +201,12 @@ impl HostMirror {
 
     pub fn was_in_trouble_since(&self, tick: u64) -> bool {
         let was_ruled = self.is_ruled || self.ruled_at.is_some_and(|at| at >= tick);
-        was_ruled || self.is_in_trouble() || self.troubled_at.is_some_and(|at| at >= tick)
+        was_ruled || self.held_back_since(tick)
+    }
+
+    /// Whether the host was in trouble, or without a lane.
+    pub fn held_back_since(&self, tick: u64) -> bool {
+        self.is_in_trouble() || self.troubled_at.is_some_and(|at| at >= tick)
     }
 }
 
@@ -281,7 +286,9 @@ impl Model {
         {
             let Some(after) = rules.must_begin_after(core, cores) else { continue };
             let overdue = host.duties.range(..=(tick, u64::MAX));
-            let mut overdue = overdue.filter(|(_, id)| !self.may_have_ended(*id, tick));
+            let mut overdue = overdue.filter(|(_, id)| {
+                !self.may_have_ended(*id, tick) && !self.may_wait_beside_rule(*id, tick)
+            });
             let Some(&(by, id)) = overdue.next() else { continue };
             let settled = host.troubled_at.map_or(0, |at| at + self.look_ms).max(host.ended_at);
             let by = by.max(after).max(settled) + self.look_ms;

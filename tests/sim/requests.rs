@@ -1,6 +1,7 @@
 //! Requests of clients: how they reach a core, and which answers they may get.
 
 use chronos::base::ids::{ShardCount, ShardIndex, TimerId};
+use chronos::base::limits::INTERVAL_MS_MAX;
 use chronos::base::time::Now;
 use chronos::core::Core;
 use chronos::shard::effects::{self, Answer, Refusal, Reply, Request, Requester};
@@ -66,7 +67,10 @@ impl World {
         if let Kind::Create(wish) | Kind::Update(_, wish) = &mut operation.kind
             && wish.extras.has_time
         {
-            wish.extras.at_ms = Some(self.wall().0 + wish.interval_ms);
+            // Where the clock is set back before the node reads it, the time is further ahead.
+            let spare_ms = if self.options.has_clock_steps { 24 * 3_600_000 } else { 0 };
+            let ahead_ms = wish.interval_ms.min(INTERVAL_MS_MAX - spare_ms);
+            wish.extras.at_ms = Some(self.wall().0 + ahead_ms);
         }
         operation
     }

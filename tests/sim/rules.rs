@@ -28,13 +28,13 @@ pub struct HostRules {
     /// Callbacks that run, over all cores.
     running: u32,
     begun_tick: u64,
-    /// When each core last began to call a host again that was paused, in ticks.
-    resumed: Vec<u64>,
+    /// When a callback last ended while as many ran as the rule allows.
+    freed_tick: u64,
 }
 
 impl HostRules {
     pub fn new(cores: usize) -> Self {
-        Self { taken: vec![None; cores], resumed: vec![0; cores], ..Self::default() }
+        Self { taken: vec![None; cores], ..Self::default() }
     }
 
     /// Notes that a rule is ordered.
@@ -47,10 +47,6 @@ impl HostRules {
     /// Notes that a core takes the rules of a table. Returns whether its rule is another one.
     pub fn take(&mut self, core: usize, rule: Option<Rule>, now_ns: u64) -> bool {
         let is_new = self.taken[core] != rule;
-        let is_paused = |rule: Option<Rule>| rule.is_some_and(|rule| rule.is_paused);
-        if is_paused(self.taken[core]) && !is_paused(rule) {
-            self.resumed[core] = now_ns / 1_000_000;
-        }
         self.taken[core] = rule;
         let has_it = |taken: &Option<Rule>| *taken == self.ordered;
         if self.strict_ns.is_none() && self.taken.iter().all(has_it) {
@@ -94,14 +90,12 @@ impl HostRules {
         Ok(())
     }
 
-    pub fn end(&mut self) {
+    pub fn end(&mut self, tick: u64) {
+        let max = self.ordered.and_then(|rule| rule.max_in_flight);
+        if max.is_some_and(|max| self.running >= max) {
+            self.freed_tick = tick;
+        }
         self.running -= 1;
-    }
-
-    /// The tick from which the last pop of a timer ages at a core: it is not given up for the time
-    /// in which its host was paused.
-    pub fn resumed(&self, core: usize) -> u64 {
-        self.resumed[core]
     }
 
     /// Since when (tick) a pop that is due must not wait any more; `None`: it may wait.
@@ -113,7 +107,8 @@ impl HostRules {
             return None;
         }
         let pause_ms = rule.per_1000_s.map_or(0, |rate| 1_000_000 / u64::from(rate) + 1);
-        Some((strict_ns / 1_000_000).max(self.begun_tick) + (cores + 1) * pause_ms + 600)
+        let since = (strict_ns / 1_000_000).max(self.begun_tick).max(self.freed_tick);
+        Some(since + (cores + 1) * pause_ms + 600)
     }
 }
 

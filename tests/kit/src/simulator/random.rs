@@ -20,6 +20,8 @@ pub enum Purpose {
     Cleaning = 6,
     /// Rare options and faults. A seed without them draws the same as if they did not exist.
     Rarities = 7,
+    /// Which timers follow the calendar.
+    Calendars = 9,
     /// What disks do, and what of a write they keep.
     Disk = 8,
 }
