@@ -4,7 +4,7 @@
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 
 use crate::flags::{
-    AgainstFlags, BulkFlags, ClusterFlags, HandshakeFlags, JournalFlags, RatioFlags,
+    AgainstFlags, BulkFlags, ClusterFlags, HandshakeFlags, JournalFlags, ListFlags, RatioFlags,
     ReferenceFlags, ScenarioFlags, SinkFlags, TimestampFlags,
 };
 use crate::scenario::kind::Scenario;
@@ -32,6 +32,8 @@ Examples (start a node first: `chronos`):
   What does TLS cost, and what do 10 000 handshakes at once (CA: the node's authority)?
       chronos-loadgen against nginx --connections 64 --tls
       chronos-loadgen handshakes --ca CA
+  What do lists of a million timers cost, and what do they do to pops? Starts a node by itself:
+      chronos-loadgen list
   How fast are timestamps, beside the bare ring? Runs both by itself:
       chronos-loadgen timestamps --connections 64 --pipeline 16
 
@@ -59,6 +61,8 @@ pub enum Job {
     Journal(JournalFlags),
     /// Compare creates of a line each with creates of a request each.
     Bulk(BulkFlags),
+    /// List all timers beside pops.
+    List(ListFlags),
     /// Begin many handshakes of TLS at once.
     Handshakes(HandshakeFlags),
 }
@@ -104,12 +108,17 @@ pub fn command() -> Command {
         "Measures a node that gets timers a line each (POST /timers/bulk) and a request each, in \
          turn, with the same short document",
     );
+    let list = ListFlags::augment_args(Command::new("list")).about(
+        "Fills a node and lists all timers by pages again and again while others pop; tells how \
+         long a list takes, what it costs, and the lateness of pops without and with it",
+    );
     let handshakes = HandshakeFlags::augment_args(Command::new("handshakes")).about(
         "Connections that stand all begin TLS at once; tells how long the handshakes take. Run \
          `accuracy` at the same time to see what that does to pops",
     );
     root.subcommand(sink)
         .subcommand(bulk)
+        .subcommand(list)
         .subcommand(handshakes)
         .subcommand(journal)
         .subcommand(against)
@@ -142,6 +151,7 @@ pub fn job(matches: &ArgMatches) -> Result<Job, clap::Error> {
         "cluster" => ClusterFlags::from_arg_matches(matches).map(Job::Cluster),
         "against" => AgainstFlags::from_arg_matches(matches).map(Job::Against),
         "bulk" => BulkFlags::from_arg_matches(matches).map(Job::Bulk),
+        "list" => ListFlags::from_arg_matches(matches).map(Job::List),
         "handshakes" => HandshakeFlags::from_arg_matches(matches).map(Job::Handshakes),
         "journal" => JournalFlags::from_arg_matches(matches).map(Job::Journal),
         "timestamps" => TimestampFlags::from_arg_matches(matches).map(Job::Timestamps),

@@ -120,6 +120,7 @@ mod tests {
             opaque_bytes: 4,
             replication_factor: 1,
             ralf: false,
+            token: None,
         }
     }
 

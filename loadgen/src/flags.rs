@@ -87,6 +87,9 @@ pub struct ScenarioFlags {
     /// Milliseconds over which the due times are spread
     #[arg(long, value_name = "MS", value_parser = count(0, 3_600_000), help_heading = "Timers")]
     pub spread_ms: u32,
+    /// The token that requests show, where the node wants one
+    #[arg(long, value_name = "TOKEN", help_heading = "Load")]
+    pub token: Option<String>,
     #[command(flatten)]
     pub sink: SinkFlags,
     /// Print JSON in place of text
@@ -251,6 +254,38 @@ pub struct BulkFlags {
     /// Memory that the node takes and touches before it is measured (its node.prefault_bytes)
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub prefault_bytes: u64,
+    /// Print JSON in place of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of lists beside pops.
+#[derive(Args, Clone, Debug)]
+pub struct ListFlags {
+    /// Timers that the list has, beside those that pop
+    #[arg(long, value_name = "N", value_parser = count(1, 40_000_000), default_value = "1000000")]
+    pub timers: u32,
+    /// Timers on a page
+    #[arg(long, value_name = "N", value_parser = count(1, 1_000), default_value = "1000")]
+    pub limit: u32,
+    /// Connections that list, each all timers again and again
+    #[arg(long, value_name = "N", value_parser = count(1, 64), default_value = "1")]
+    pub connections: u32,
+    /// Pops per second
+    #[arg(long, value_name = "N", value_parser = count(1, 1_000_000), default_value = "5000")]
+    pub pops: u32,
+    /// Seconds of pops alone, and of pops beside lists
+    #[arg(long, value_name = "S", value_parser = count(1, 3_600), default_value = "10")]
+    pub duration_s: u32,
+    /// Cores for the node
+    #[arg(long, value_name = "CORES", default_value = "0")]
+    pub server_cores: String,
+    /// Core for the clients
+    #[arg(long, value_name = "CORE", default_value = "1")]
+    pub core: usize,
+    /// The node's binary [default: `chronos` beside this program]
+    #[arg(long, value_name = "FILE")]
+    pub node_binary: Option<PathBuf>,
     /// Print JSON in place of text
     #[arg(long)]
     pub json: bool,

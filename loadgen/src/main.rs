@@ -10,6 +10,7 @@
 //! - `ordinary` is a client on epoll; `against` compares servers with it, and `journal` servers
 //!   that keep what they are sent on a disk.
 //! - `bulk` compares creates of a line each with creates of a request each.
+//! - `lists` lists all timers of a node while others pop.
 //! - `handshakes` begins many handshakes of TLS at once.
 
 #![forbid(unsafe_code)]
@@ -31,6 +32,7 @@ mod histogram;
 mod html;
 mod journal;
 mod ledger;
+mod lists;
 mod machine;
 mod ordinary;
 mod progress;
@@ -111,6 +113,15 @@ fn run(job: Job) -> Result<bool> {
             Ok(true)
         }
         Job::Bulk(flags) => run_bulk(&flags).map(|()| true),
+        Job::List(flags) => {
+            let report = lists::run(&flags)?;
+            if flags.json {
+                println!("{}", serde_json::to_string_pretty(&report)?);
+            } else {
+                print!("{}", report.text());
+            }
+            Ok(true)
+        }
         Job::Handshakes(flags) => {
             let report = handshakes::run(&flags)?;
             if flags.json {

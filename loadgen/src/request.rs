@@ -37,6 +37,8 @@ pub struct TimerShape {
     /// Whether timers look like those of the charging function of an IMS core: a call id in the
     /// path, an opaque body of that function, and a CALL tag.
     pub ralf: bool,
+    /// The token that requests show; `None`: nobody needs one.
+    pub token: Option<String>,
 }
 
 /// A request with holes for the timer's number and, if the shape leaves it open, the interval.
@@ -62,9 +64,12 @@ impl Template {
 
     fn with_body(method: &str, resource: &str, shape: &TimerShape) -> Template {
         let body = timer_body(shape);
+        let token = shape.token.as_ref();
+        let token =
+            token.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
         let head = format!(
             "{method}{resource} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\n\r\n",
+             {token}Content-Length: {}\r\n\r\n",
             shape.target,
             body.len()
         );

@@ -212,6 +212,7 @@ mod tests {
             opaque_bytes: 4,
             replication_factor: 1,
             ralf: true,
+            token: None,
         };
         Sessions::new(&shape, manners, 1)
     }

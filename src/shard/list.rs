@@ -11,6 +11,7 @@
 use crate::base::ids::Slot;
 use crate::base::time::Now;
 use crate::timer::definition::{Content, spread_ms};
+use crate::timer::naming::may_be_of_name;
 use crate::wire::callback_uri::host_and_port;
 use crate::wire::peer_message::PeerMessageError;
 use crate::wire::timer_list::{
@@ -224,10 +225,20 @@ fn is_listed(
     {
         return false;
     }
-    let Some(tag) = filter.tag else { return true };
+    if filter.name_prefix.is_some() && !may_be_of_name(record.id) {
+        return false;
+    }
+    if filter.tag.is_none() && filter.name_prefix.is_none() {
+        return true;
+    }
     *looks = looks.saturating_sub(LOOKS_PER_CONTENT);
     let content = Content::decode(records.content_of(record));
-    content.is_counted() && content.tags().as_slice().iter().any(|held| held.kind == tag)
+    let has_tag = |tag: &str| {
+        content.is_counted() && content.tags().as_slice().iter().any(|held| held.kind == tag)
+    };
+    let is_named =
+        |prefix: &str| content.attributes().name.is_some_and(|name| name.starts_with(prefix));
+    filter.tag.is_none_or(has_tag) && filter.name_prefix.is_none_or(is_named)
 }
 
 /// Whether an authority is that of a host, which is named with or without a port.

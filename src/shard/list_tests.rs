@@ -189,6 +189,7 @@ fn states_and_due_times_are_those_of_the_moment() {
     assert_eq!(listed(&mut cluster, due(at(5_001), None)), two);
     assert_eq!(listed(&mut cluster, Filter { tag: Some("CALL"), ..Filter::ALL }).len(), 2);
     assert_eq!(listed(&mut cluster, Filter { tag: Some("call"), ..Filter::ALL }).len(), 0);
+    assert_eq!(listed(&mut cluster, Filter { name_prefix: Some("a"), ..Filter::ALL }).len(), 0);
     assert_eq!(listed(&mut cluster, Filter { host: Some("HOST"), ..Filter::ALL }).len(), 2);
     assert_eq!(listed(&mut cluster, Filter { host: Some("host:80"), ..Filter::ALL }).len(), 2);
     assert_eq!(listed(&mut cluster, Filter { host: Some("host:8"), ..Filter::ALL }).len(), 0);

@@ -2,7 +2,6 @@
 //! the column *here*).
 
 use super::definition::{Definition, encode_content, encode_with_attributes};
-use super::lasting::milliseconds;
 use super::naming::Identity;
 use super::options::{admit_options, duration_ms};
 pub use super::rejection::Rejection;
@@ -10,6 +9,7 @@ use crate::base::limits::REPLICATION_FACTOR_MAX;
 use crate::base::time::{Now, Tick, WallMs};
 use crate::wire::callback_uri::{AuthorityMemory, before, escaped, parse_told_uri};
 use crate::wire::internal_json::InternalPart;
+use crate::wire::lasting::milliseconds;
 use crate::wire::peer_frame::OPAQUE_TOLD_BYTES_MAX;
 use crate::wire::peer_message::{CopyBody, START_MS_MAX};
 use crate::wire::timer_json::TimerDocument;

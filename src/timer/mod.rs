@@ -5,7 +5,6 @@ pub mod admission;
 pub mod definition;
 pub(crate) mod identity;
 pub(crate) mod calendar;
-mod lasting;
 pub(crate) mod naming;
 mod options;
 mod rejection;

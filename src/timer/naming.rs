@@ -45,6 +45,11 @@ pub fn id_of_key(scope: &str, key: &[u8]) -> TimerId {
     hashed(KEY, &[b"chronos key", scope.as_bytes(), key])
 }
 
+/// Whether a name may have made the id. A client may have chosen the id as well.
+pub fn may_be_of_name(id: TimerId) -> bool {
+    id.0 >> HASH_BITS == NAME
+}
+
 /// Whether a key may have made the id. A client may have chosen the id as well.
 pub fn may_be_of_key(id: TimerId) -> bool {
     id.0 >> HASH_BITS == KEY

@@ -4,7 +4,6 @@
 use jiff::fmt::temporal::DateTimeParser;
 
 use super::calendar::{Calendar, CalendarError};
-use super::lasting::lasting_ms;
 use super::naming::Identity;
 use super::rejection::Rejection;
 use crate::base::limits::INTERVAL_MS_MAX;
@@ -14,6 +13,7 @@ use crate::wire::attributes::{
     MULTIPLIER_MILLI_MAX, POLICY_MS_MAX, RetryPolicy, TIMEOUT_MS_MAX, ZONE_BYTES_MAX, check_header,
     is_header_value,
 };
+use crate::wire::lasting::lasting_ms;
 use crate::wire::timer_options::{Lasting, RetryDocument, TimerOptions};
 
 /// How long a missed pop of a calendar is made up for, where the client does not say.

@@ -11,7 +11,10 @@ use std::fmt::Write as _;
 use crate::base::ids::mix;
 use crate::base::limits::{INTERVAL_MS_MAX, TAG_BYTES_MAX};
 use crate::base::time::WallMs;
+use crate::wire::lasting::lasting_ms;
 use crate::wire::timer_list::{Filter, LIST_LIMIT_MAX, ListedState, Place, STATES_ALL};
+use crate::wire::timer_name::NAME_BYTES_MAX;
+use crate::wire::timer_options::Lasting;
 use crate::wire::wall_time::read_wall_time;
 
 /// Timers on a page when the query does not say how many.
@@ -24,7 +27,7 @@ const CURSOR_BYTES: usize = 32;
 const CURSOR_FORMAT: u32 = 1;
 
 /// Every parameter, as errors name them.
-const PARAMETERS: &str = "tag, host, due-after, due-before, state, limit or cursor";
+const PARAMETERS: &str = "tag, host, name-prefix, due-after, due-before, state, limit or cursor";
 
 /// A filter that owns its texts.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,6 +35,7 @@ pub struct OwnedFilter {
     states: u8,
     tag: Option<Box<str>>,
     host: Option<Box<str>>,
+    name_prefix: Option<Box<str>>,
     due_after: Option<WallMs>,
     due_before: Option<WallMs>,
 }
@@ -43,6 +47,7 @@ impl OwnedFilter {
             states: filter.states,
             tag: filter.tag.map(Into::into),
             host: filter.host.map(Into::into),
+            name_prefix: filter.name_prefix.map(Into::into),
             due_after: filter.due_after,
             due_before: filter.due_before,
         }
@@ -54,6 +59,7 @@ impl OwnedFilter {
             states: self.states,
             tag: self.tag.as_deref(),
             host: self.host.as_deref(),
+            name_prefix: self.name_prefix.as_deref(),
             due_after: self.due_after,
             due_before: self.due_before,
         }
@@ -164,6 +170,7 @@ impl ListQuery {
 struct Parameters<'q> {
     tag: Option<Cow<'q, str>>,
     host: Option<Cow<'q, str>>,
+    name_prefix: Option<Cow<'q, str>>,
     due_after: Option<Cow<'q, str>>,
     due_before: Option<Cow<'q, str>>,
     state: Option<Cow<'q, str>>,
@@ -176,6 +183,7 @@ impl<'q> Parameters<'q> {
         Some(match name {
             "tag" => &mut self.tag,
             "host" => &mut self.host,
+            "name-prefix" => &mut self.name_prefix,
             "due-after" => &mut self.due_after,
             "due-before" => &mut self.due_before,
             "state" => &mut self.state,
@@ -216,6 +224,7 @@ impl<'q> Parameters<'q> {
                 states: self.state.as_deref().map_or(Ok(STATES_ALL), read_state)?,
                 tag: bounded("tag", &self.tag, TAG_BYTES_MAX)?,
                 host: bounded("host", &self.host, HOST_BYTES_MAX)?,
+                name_prefix: bounded("name-prefix", &self.name_prefix, NAME_BYTES_MAX)?,
                 due_after,
                 due_before,
             },
@@ -237,7 +246,10 @@ impl<'q> Parameters<'q> {
             })
         };
         let texts = [&self.tag, &self.host, &self.due_after, &self.due_before, &self.state];
-        texts.into_iter().fold(u64::from(CURSOR_FORMAT), of_text) as u32
+        let digest = texts.into_iter().fold(u64::from(CURSOR_FORMAT), of_text);
+        // Without a prefix the digest is that of versions that know none.
+        let is_named = self.name_prefix.is_some();
+        (if is_named { of_text(digest, &self.name_prefix) } else { digest }) as u32
     }
 }
 
@@ -261,7 +273,7 @@ fn read_cursor(text: &str, query_digest: u32) -> Result<Cursor, ListQueryError> 
     if of_query != query_digest {
         return Err(ListQueryError(
             "cursor: expected one of this query, got one of another query; keep tag, host, \
-             due-after, due-before and state as they were"
+             name-prefix, due-after, due-before and state as they were"
                 .to_owned(),
         ));
     }
@@ -296,10 +308,15 @@ fn read_state(text: &str) -> Result<u8, ListQueryError> {
     Ok(state.bit())
 }
 
-/// A moment: seconds from when the list began, or a date.
+/// A moment: seconds or a duration from when the list began, or a date.
 fn read_moment(name: &str, text: &str, began: WallMs) -> Result<WallMs, ListQueryError> {
-    let what = "seconds from now (0 to 3162240000), or a time such as 2026-12-01T09:00:00Z";
-    let moment = match read_seconds(text) {
+    let what = "seconds from now (0 to 3162240000), a duration such as PT15M, or a time such as \
+        2026-12-01T09:00:00Z";
+    let ahead_ms = match text.starts_with(['P', 'p']) {
+        true => lasting_ms(Lasting::Text(text)),
+        false => read_seconds(text),
+    };
+    let moment = match ahead_ms {
         Some(ms) => Some(WallMs(began.0.saturating_add(ms))),
         None => read_wall_time(text),
     };

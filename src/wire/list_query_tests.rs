@@ -32,6 +32,11 @@ fn every_parameter_is_understood() {
     assert_eq!(filter.due_after, Some(WallMs(NOW.0 + 500)));
     assert_eq!(filter.due_before, Some(WallMs(NOW.0 + 3_600_000)));
     assert_eq!((filter.states, query.limit), (ListedState::BackingOff.bit(), 7));
+    let named = read("name-prefix=a%2Fb+c&due-after=PT15M&due-before=P1DT0.5S").expect("good");
+    let filter_named = named.filter.borrow();
+    assert_eq!(filter_named.name_prefix, Some("a/b+c"));
+    assert_eq!(filter_named.due_after, Some(WallMs(NOW.0 + 900_000)));
+    assert_eq!(filter_named.due_before, Some(WallMs(NOW.0 + 86_400_500)));
     let plus = read("due-before=2026-12-01T10:00:00+00:00").expect("a plus sign stays one");
     assert_eq!(plus.filter.borrow().due_before, filter.due_before);
 }
@@ -57,15 +62,24 @@ fn bad_parameters_are_named() {
         ("tag=%ff", "tag: expected percent escapes of UTF-8 text, got %ff"),
         ("state=asleep", "state: expected armed, ready, in-flight, backing-off or handed-over"),
         ("state=Armed", "state: expected armed"),
-        ("due-before=soon", "due-before: expected seconds from now (0 to 3162240000), or a time"),
+        ("due-before=soon", "due-before: expected seconds from now (0 to 3162240000), a duration"),
         ("due-before=-1", "due-before: expected seconds"),
         ("due-before=1e3", "due-before: expected seconds"),
         ("due-before=3162240000.001", "due-before: expected seconds"),
         ("due-before=1.2345", "due-before: expected seconds"),
         ("due-after=5&due-before=5", "due-after: expected earlier than due-before, which is 5"),
         ("due-after=6&due-before=5", "due-after: expected earlier than due-before"),
-        ("Tag=a", "query: expected tag, host, due-after, due-before, state, limit or cursor"),
-        ("name-prefix=a", "query: expected tag, host"),
+        ("due-before=PT", "due-before: expected seconds"),
+        ("due-before=-PT5M", "due-before: expected seconds"),
+        ("due-before=P1M", "due-before: expected seconds"),
+        ("due-before=P100Y", "due-before: expected seconds"),
+        ("due-before=P36601D", "due-before: expected seconds"),
+        ("due-before=PT15M&due-after=900", "due-after: expected earlier than due-before"),
+        ("name-prefix=", "name-prefix: expected 1 to 256 bytes, got 0 bytes"),
+        ("name-prefix=%ff", "name-prefix: expected percent escapes of UTF-8 text"),
+        ("name-prefix=a&name-prefix=a", "name-prefix: expected once, got it twice"),
+        ("Tag=a", "query: expected tag, host, name-prefix, due-after, due-before, state, limit or"),
+        ("name=a", "query: expected tag, host"),
     ] {
         let got = refused(query);
         // The first of two mistakes is told.
@@ -87,7 +101,13 @@ fn a_cursor_is_good_for_its_query_alone() {
     assert_eq!(next.cursor, Some(cursor));
     // Seconds count from when the list began.
     assert_eq!(next.filter.borrow().due_before, Some(WallMs(NOW.0 + 1_000)));
-    for other in ["tag=b&due-before=10", "tag=a", "host=a&due-before=10", "tag=a&due-before=10.0"] {
+    for other in [
+        "tag=b&due-before=10",
+        "tag=a",
+        "host=a&due-before=10",
+        "tag=a&due-before=10.0",
+        "tag=a&due-before=10&name-prefix=a",
+    ] {
         let reason = refused(&format!("{other}&cursor={text}"));
         assert!(reason.starts_with("cursor: expected one of this query"), "{other}: {reason}");
     }
@@ -149,10 +169,11 @@ proptest! {
 
     #[test]
     fn likely_texts_are_read_or_refused(
-        pairs in prop::collection::vec((0_usize..8, "[0-9a-fTZ:.%+-]{0,70}"), 0..5)
+        pairs in prop::collection::vec((0_usize..9, "[0-9a-fPTZ:.%+-]{0,70}"), 0..5)
     ) {
-        const NAMES: [&str; 8] =
-            ["tag", "host", "due-after", "due-before", "state", "limit", "cursor", "x"];
+        const NAMES: [&str; 9] = [
+            "tag", "host", "name-prefix", "due-after", "due-before", "state", "limit", "cursor", "",
+        ];
         let pairs: Vec<String> =
             pairs.iter().map(|(name, value)| format!("{}={value}", NAMES[*name])).collect();
         let _ = read(&pairs.join("&"));

@@ -12,6 +12,7 @@ pub mod destination;
 pub mod conditions;
 pub mod internal_json;
 pub(crate) mod json;
+pub(crate) mod lasting;
 pub mod leb128;
 pub mod ndjson;
 pub mod list_query;

@@ -6,8 +6,8 @@
 //!
 //! ```text
 //! ask   kind u8 = 1, walk u64, from u64, limit v, filter
-//! filter  states u8, which u8 (1: tag, 2: host, 4: due after, 8: due before), then those:
-//!       length v and text, length v and text, wall ms v, wall ms v
+//! filter  states u8, which u8 (1: tag, 2: host, 4: due after, 8: due before, 16: name prefix), then
+//!       tag, host, name prefix: length v and text each; due after, due before: wall ms v each
 //! part  flags u8 (1: done, 2: starved), shards u16, departures u32, until u64, then each timer:
 //!       state u8 (+ 128: of the first rank), due v (ms from now; zigzag), copy
 //! ```
@@ -21,6 +21,7 @@ use crate::wire::leb128::{read_leb128, write_leb128};
 use crate::wire::peer_message::{
     PeerMessage, PeerMessageError, TimerCopy, byte, bytes, chunk, decode_message, number,
 };
+use crate::wire::timer_name::NAME_BYTES_MAX;
 
 /// The first byte of a question for timers, and of one for numbers (`wire::timer_count`).
 const TIMERS_KIND: u8 = 1;
@@ -120,6 +121,8 @@ pub struct Filter<'a> {
     pub tag: Option<&'a str>,
     /// The callback's host, with or without its port.
     pub host: Option<&'a str>,
+    /// What the name of the timer begins with.
+    pub name_prefix: Option<&'a str>,
     /// The next pop is due at this moment or later.
     pub due_after: Option<WallMs>,
     /// The next pop is due before this moment.
@@ -128,17 +131,24 @@ pub struct Filter<'a> {
 
 impl Filter<'_> {
     /// All timers.
-    pub const ALL: Filter<'static> =
-        Filter { states: STATES_ALL, tag: None, host: None, due_after: None, due_before: None };
+    pub const ALL: Filter<'static> = Filter {
+        states: STATES_ALL,
+        tag: None,
+        host: None,
+        name_prefix: None,
+        due_after: None,
+        due_before: None,
+    };
 
     /// Appends the filter.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let which = u8::from(self.tag.is_some())
             | u8::from(self.host.is_some()) << 1
             | u8::from(self.due_after.is_some()) << 2
-            | u8::from(self.due_before.is_some()) << 3;
+            | u8::from(self.due_before.is_some()) << 3
+            | u8::from(self.name_prefix.is_some()) << 4;
         out.extend_from_slice(&[self.states, which]);
-        for text in [self.tag, self.host].into_iter().flatten() {
+        for text in [self.tag, self.host, self.name_prefix].into_iter().flatten() {
             write_leb128(text.len() as u64, out);
             out.extend_from_slice(text.as_bytes());
         }
@@ -201,7 +211,7 @@ fn text<'a>(input: &mut &'a [u8], bytes_max: usize) -> Result<&'a str, PeerMessa
 
 fn filter<'a>(input: &mut &'a [u8]) -> Result<Filter<'a>, PeerMessageError> {
     let (states, which) = (byte(input)?, byte(input)?);
-    if states == 0 || states & !STATES_ALL != 0 || which > 0b1111 {
+    if states == 0 || states & !STATES_ALL != 0 || which > 0b1_1111 {
         return Err(PeerMessageError("a list of unknown states or by unknown members"));
     }
     let mut word = |bit: u8, bytes_max: usize| match which & bit {
@@ -209,12 +219,13 @@ fn filter<'a>(input: &mut &'a [u8]) -> Result<Filter<'a>, PeerMessageError> {
         _ => text(input, bytes_max).map(Some),
     };
     let (tag, host) = (word(1, TAG_BYTES_MAX)?, word(2, URI_TOLD_BYTES_MAX)?);
+    let name_prefix = word(16, NAME_BYTES_MAX)?;
     let mut at = |bit: u8| match which & bit {
         0 => Ok(None),
         _ => number(input, u64::MAX, PeerMessageError("a time out of range")).map(Some),
     };
     let (due_after, due_before) = (at(4)?.map(WallMs), at(8)?.map(WallMs));
-    Ok(Filter { states, tag, host, due_after, due_before })
+    Ok(Filter { states, tag, host, name_prefix, due_after, due_before })
 }
 
 /// What a part says beside its timers.

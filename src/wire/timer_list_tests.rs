@@ -16,7 +16,8 @@ fn every_id_has_its_own_place() {
 
 fn ask<'a>(tag: Option<&'a str>, host: Option<&'a str>, due: [Option<u64>; 2]) -> ListAsk<'a> {
     let [due_after, due_before] = due.map(|at| at.map(WallMs));
-    let filter = Filter { states: 0b101, tag, host, due_after, due_before };
+    let name_prefix = host.map(|_| "order ");
+    let filter = Filter { states: 0b101, tag, host, name_prefix, due_after, due_before };
     ListAsk { walk: 3, from: Place(9), limit: 1_000, filter }
 }
 

@@ -166,12 +166,47 @@ fn lists_have_what_the_query_asks_for() {
     has("due-before=3600", &[&a, &d]);
     has("due-after=3600", &[&b, &c]);
     has("due-after=100&due-before=10000", &[&a, &b]);
+    has("due-before=PT1H", &[&a, &d]);
+    has("due-after=PT100S&due-before=PT3H", &[&a, &b]);
     has("due-before=0", &[]);
+    has("name-prefix=a", &[]);
     has("due-before=1970-01-02T00:00:00Z", &[]);
     has("due-after=1970-01-02T00:00:00Z&due-before=9999-01-01T00:00:00Z", &[&a, &b, &c, &d]);
     has("state=armed", &[&a, &b, &c, &d]);
     has("state=in-flight", &[]);
     has("state=armed&tag=B&limit=1", &[&b]);
+}
+
+#[test]
+fn names_are_found_by_what_they_begin_with() {
+    let listed = Listed::start(3);
+    let mut client = listed.client("client");
+    let mut make = |name: &str| {
+        let answer = client.ask("PUT", &format!("/timers/by-name/{name}"), &far_document());
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.header("Location").expect("created").to_owned()
+    };
+    let a = make("order%2F17");
+    let b = make("order%2F18");
+    let c = make("orde");
+    let d = make("\u{c4}rger");
+    client.create(&far_document());
+    let mut has = |query: &str, wanted: &[&String]| {
+        let wanted: BTreeSet<_> = wanted.iter().map(|path| (*path).clone()).collect();
+        assert_eq!(client.locations(query), wanted, "{query}");
+    };
+    has("name-prefix=order%2f", &[&a, &b]);
+    has("name-prefix=order/1", &[&a, &b]);
+    has("name-prefix=orde&limit=1", &[&a, &b, &c]);
+    has("name-prefix=Order", &[]);
+    has("name-prefix=order%2F17", &[&a]);
+    has("name-prefix=order%2F170", &[]);
+    has("name-prefix=%C3%84", &[&d]);
+    has("name-prefix=order&state=armed&host=127.0.0.1&due-before=P1D", &[&a, &b]);
+    // What a PUT under the id replaces has no name any more.
+    assert_eq!(client.ask("PUT", &a, &far_document()).status, 200);
+    assert_eq!(client.locations("name-prefix=order"), [b].into());
+    assert!(client.page("name-prefix=nobody").get("cursor").is_none());
 }
 
 #[test]
@@ -247,6 +282,10 @@ fn bad_queries_are_refused_with_a_sentence() {
         ("due-after=2026-02-30T00:00:00Z", "due-after: expected seconds"),
         ("due-after=5&due-before=5", "due-after: expected earlier than due-before"),
         ("due-after=2030-01-01T00:00:00Z&due-before=5", "due-after: expected earlier"),
+        ("due-before=P1Y", "due-before: expected seconds from now"),
+        ("due-before=PT1H&due-after=P1D", "due-after: expected earlier than due-before"),
+        ("name-prefix=", "name-prefix: expected 1 to 256 bytes"),
+        ("name-prefix=%f0", "name-prefix: expected percent escapes"),
         ("name=x", "query: expected tag, host"),
         ("cursor=", "cursor: expected one that a page of this list gave out"),
         ("cursor=1", "cursor: expected one that"),

@@ -8,6 +8,7 @@ use chronos::wire::timer_list::{
     LIST_LIMIT_MAX, ListAsk, Place, STATES_ALL, begin_part, end_part, read_listed, read_part,
     write_listed,
 };
+use chronos::wire::timer_name::NAME_BYTES_MAX;
 
 /// Queries of lists: what is taken is within its limits, and gives out cursors that it takes.
 pub fn list_query(data: &[u8]) -> bool {
@@ -26,6 +27,7 @@ pub fn list_query(data: &[u8]) -> bool {
     let filter = query.filter.borrow();
     assert!(filter.states != 0 && filter.states & !STATES_ALL == 0);
     assert!(filter.tag.is_none_or(|tag| (1..=TAG_BYTES_MAX).contains(&tag.len())));
+    assert!(filter.name_prefix.is_none_or(|name| (1..=NAME_BYTES_MAX).contains(&name.len())));
     if let (Some(after), Some(before)) = (filter.due_after, filter.due_before) {
         assert!(after < before);
     }

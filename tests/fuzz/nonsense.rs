@@ -217,6 +217,7 @@ impl World {
             states: *self.random.of(&[1, 2, 4, 0x1f]),
             tag,
             host,
+            name_prefix: Some("a").filter(|_| due_after.0 % 3 == 0),
             due_after: Some(due_after).filter(|at| at.0 % 2 == 0),
             due_before: Some(due_before).filter(|at| at.0 % 2 == 0),
         };

@@ -192,6 +192,7 @@ pub fn kill(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
         opaque_bytes: 40,
         replication_factor: 2,
         ralf: false,
+        token: None,
     };
     let due = Due::AfterMs(KILL_INTERVAL_MS);
     let begun_ns = clock_ns();

@@ -98,6 +98,7 @@ impl Load {
             opaque_bytes: 40,
             replication_factor: 2,
             ralf: false,
+            token: None,
         };
         let due = Due::AfterMs(LOAD_INTERVAL_MS);
         let is_over = Arc::new(AtomicBool::new(false));

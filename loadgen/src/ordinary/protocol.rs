@@ -41,6 +41,7 @@ impl Http {
             opaque_bytes: 40,
             replication_factor: 1,
             ralf: false,
+            token: None,
         }))
     }
 }

@@ -1,7 +1,7 @@
 //! The scenarios, each in a file of its own. All are built from the client, the sink and the
 //! ledger.
 
-mod accuracy;
+pub mod accuracy;
 #[cfg(test)]
 mod faulty_node;
 mod fill;

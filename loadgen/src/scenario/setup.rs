@@ -69,6 +69,7 @@ pub fn shape(flags: &ScenarioFlags, callback: SocketAddr) -> TimerShape {
         opaque_bytes: flags.opaque_bytes as usize,
         replication_factor: flags.replication_factor,
         ralf: false,
+        token: flags.token.clone(),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::wire::timer_options::Lasting;
 /// A binary double is at most half a unit in the last place away from the decimal that was written.
 /// Times 1000 the error is below 2 units, so a product within 4 units of a whole number is that
 /// number.
-pub(super) fn milliseconds(seconds: f64) -> Option<u64> {
+pub fn milliseconds(seconds: f64) -> Option<u64> {
     let ms = seconds * 1000.0;
     let nearest = ms.round();
     let ms = if (ms - nearest).abs() <= nearest * 4.0 * f64::EPSILON { nearest } else { ms.ceil() };
@@ -23,7 +23,7 @@ pub(super) fn milliseconds(seconds: f64) -> Option<u64> {
 
 /// A duration in whole milliseconds, rounded up. In text days have 24 hours and weeks 7 days;
 /// months and years have no fixed length and are refused.
-pub(super) fn lasting_ms(lasting: Lasting<'_>) -> Option<u64> {
+pub fn lasting_ms(lasting: Lasting<'_>) -> Option<u64> {
     let text = match lasting {
         Lasting::Seconds(seconds) => return milliseconds(seconds),
         Lasting::Text(text) => text,
