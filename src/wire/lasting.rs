@@ -13,6 +13,12 @@ use crate::wire::timer_options::Lasting;
 /// Times 1000 the error is below 2 units, so a product within 4 units of a whole number is that
 /// number.
 pub fn milliseconds(seconds: f64) -> Option<u64> {
+    // What most clients write: whole seconds.
+    let whole = seconds as u32;
+    if f64::from(whole) == seconds {
+        let ms = u64::from(whole) * 1_000;
+        return (ms <= INTERVAL_MS_MAX).then_some(ms);
+    }
     let ms = seconds * 1000.0;
     let nearest = ms.round();
     let ms = if (ms - nearest).abs() <= nearest * 4.0 * f64::EPSILON { nearest } else { ms.ceil() };
