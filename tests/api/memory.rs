@@ -242,7 +242,7 @@ fn callback_servers_that_answer_without_end() {
 #[test]
 fn connections_that_come_and_go_leave_nothing() {
     let node = quiet_node(2, "");
-    let open_files = || node.metric("chronos_process_open_files");
+    let open_files = || node.metric("process_open_fds");
     node.assert_alive("the first connection");
     node.await_metric("chronos_connections", 0.0);
     let before = open_files();

@@ -124,7 +124,7 @@ fn a_node_serves_tells_and_stops_in_order() {
         assert!(get(node.admin, "/healthz").starts_with("HTTP/1.1 200"));
         assert!(get(node.admin, "/readyz").starts_with("HTTP/1.1 200"));
         let metrics = get(node.admin, "/metrics");
-        for sample in ["chronos_timers{core=\"0\"} 0", "chronos_process_cpu_seconds_total "] {
+        for sample in ["chronos_timers{core=\"0\"} 0", "process_cpu_seconds_total "] {
             assert!(metrics.contains(sample), "{sample} not in\n{metrics}");
         }
         let status = get(node.admin, "/status");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRef, Path, Request, State};
-use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
+use axum::http::header::{ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
@@ -20,6 +20,7 @@ use super::doors::AdminDoors;
 use super::guard::{RequestGuard, SharedTokens, guard};
 use super::listener::{AdminListener, SharedAcceptor, Times};
 use super::metrics;
+use super::metrics_text::Format;
 use super::node_view::{NodeState, NodeView};
 use super::problems::as_problem;
 use super::process::{self, ProcessUse};
@@ -166,10 +167,11 @@ async fn readyz(State(state): State<AdminState>) -> Response {
     }
 }
 
-async fn metrics_text(State(state): State<AdminState>) -> Response {
+async fn metrics_text(State(state): State<AdminState>, headers: HeaderMap) -> Response {
+    let format = Format::wanted(headers.get_all(ACCEPT).iter().map(HeaderValue::as_bytes));
     let tags = state.tags.report();
     match metrics::render(&state.view, (state.process)(state.view.started), tags) {
-        Ok(text) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Ok(text) => ([(CONTENT_TYPE, format.media_type())], format.of(text)).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
 }
@@ -353,6 +355,10 @@ mod tests {
             b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
         assert_eq!(answer(address, twice).matches("HTTP/1.1 200").count(), 1);
         let metrics = get_path(address, "/metrics");
+        assert!(metrics.contains("text/plain; version=0.0.4"), "{metrics}");
+        let asked =
+            "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: application/openmetrics-text\r\n\r\n";
+        let metrics = answer(address, asked.as_bytes());
         assert!(metrics.contains("openmetrics-text") && metrics.ends_with("# EOF\n"), "{metrics}");
         let status = get_path(address, "/status");
         let body = status.split_once("\r\n\r\n").expect("a head").1;

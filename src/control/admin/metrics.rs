@@ -1,10 +1,12 @@
-//! `/metrics` in the OpenMetrics text format. Names, kinds and help texts come from the one list of
-//! meters. Names end in base units (seconds, bytes) as Prometheus asks, so `_ms`, `_us` and `_ns`
-//! meters are converted.
+//! `/metrics` in the OpenMetrics text format ([`super::metrics_text`] makes the older format of it).
+//! Names, kinds and help texts come from the one list of meters. Names end in base units (seconds,
+//! bytes) as Prometheus asks, so `_ms`, `_us` and `_ns` meters are converted. What each process has
+//! stands under the names that all Prometheus clients give it.
 
 use std::fmt;
 
 use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
@@ -15,9 +17,6 @@ use crate::control::tags::history::{Report, WindowReport};
 use crate::control::tags::statistics::TagsReport;
 use crate::control::timestamp::board::{ROLES, TimestampBoard, role_name};
 use crate::node::meters::{BUCKETS_US, Histogram};
-
-/// The media type of the text that [`render`] returns.
-pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// How a meter appears in `/metrics`.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,8 +49,12 @@ pub(super) fn render(
 ) -> Result<String, fmt::Error> {
     let mut registry = Registry::with_prefix("chronos");
     registry.register_collector(Box::new(Snapshot { view: view.clone(), process, tags }));
-    let mut text = String::with_capacity(16 << 10);
-    prometheus_client::encoding::text::encode(&mut text, &registry)?;
+    let mut of_process = Registry::default();
+    of_process.register_collector(Box::new(process));
+    let mut text = String::with_capacity(128 << 10);
+    encode_registry(&mut text, &registry)?;
+    encode_registry(&mut text, &of_process)?;
+    encode_eof(&mut text)?;
     Ok(text)
 }
 
@@ -213,35 +216,40 @@ impl Snapshot {
     }
 
     fn encode_process(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
-        let process = &self.process;
-        let gauges = [
-            (
-                "process_resident_bytes",
-                "Resident memory of the process",
-                process.resident_bytes as f64,
-            ),
-            (
-                "process_open_files",
-                "Open file descriptors of the process",
-                process.open_files as f64,
-            ),
-            ("uptime_seconds", "Time since the node began to serve", process.uptime.as_secs_f64()),
-        ];
-        for (name, help, value) in gauges {
-            encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
-        }
-        let cpu_seconds = process.cpu_ns as f64 / 1e9;
+        let (name, help) = ("uptime_seconds", "Time since the node began to serve");
         encoder
-            .encode_descriptor(
-                "process_cpu_seconds",
-                "User and system time of the process",
-                None,
-                MetricType::Counter,
-            )?
-            .encode_counter::<NoLabelSet, f64, f64>(&cpu_seconds, None)?;
+            .encode_descriptor(name, help, None, MetricType::Gauge)?
+            .encode_gauge(&self.process.uptime.as_secs_f64())?;
         encoder
             .encode_descriptor("build", "Version that runs", None, MetricType::Info)?
             .encode_info(&[("version", env!("CARGO_PKG_VERSION"))])
+    }
+}
+
+impl Collector for ProcessUse {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let gauges = [
+            ("resident_memory_bytes", "Resident memory size in bytes", self.resident_bytes as f64),
+            ("virtual_memory_bytes", "Virtual memory size in bytes", self.virtual_bytes as f64),
+            ("open_fds", "Number of open file descriptors", self.open_files as f64),
+            ("max_fds", "Maximum number of open file descriptors", self.open_files_max as f64),
+            (
+                "start_time_seconds",
+                "Start time of the process since the Unix epoch in seconds",
+                self.began.as_secs_f64(),
+            ),
+        ];
+        for (name, help, value) in gauges {
+            let name = format!("process_{name}");
+            encoder
+                .encode_descriptor(&name, help, None, MetricType::Gauge)?
+                .encode_gauge(&value)?;
+        }
+        let (name, help) =
+            ("process_cpu_seconds", "Total user and system CPU time spent in seconds");
+        encoder
+            .encode_descriptor(name, help, None, MetricType::Counter)?
+            .encode_counter::<NoLabelSet, f64, f64>(&(self.cpu_ns as f64 / 1e9), None)
     }
 }
 
@@ -311,12 +319,12 @@ fn escaped(value: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::collections::BTreeSet;
     use std::time::Duration;
 
-    fn rendered() -> String {
+    pub(in crate::control::admin) fn rendered() -> String {
         let view = NodeView::with_meters(vec![3, 5], 2);
         view.meters[0].creates.add(7);
         view.meters[1].oldest_overdue_ms.set(1_500);
@@ -326,6 +334,9 @@ mod tests {
         }
         let process = ProcessUse {
             resident_bytes: 4096,
+            virtual_bytes: 8192,
+            open_files_max: 20,
+            began: Duration::from_millis(1_700_000_000_500),
             cpu_ns: 1_000_000_000,
             open_files: 9,
             uptime: Duration::from_millis(1_500),
@@ -356,8 +367,12 @@ mod tests {
             "chronos_creates_total{core=\"5\"} 0",
             "chronos_oldest_overdue_seconds{core=\"5\"} 1.5",
             "chronos_cpu_seconds_total{core=\"5\"} 2.5",
-            "chronos_process_resident_bytes 4096.0",
-            "chronos_process_cpu_seconds_total 1.0",
+            "# TYPE process_cpu_seconds counter",
+            "process_cpu_seconds_total 1.0",
+            "process_resident_memory_bytes 4096.0",
+            "process_open_fds 9.0",
+            "process_max_fds 20.0",
+            "process_start_time_seconds 1700000000.5",
             "chronos_uptime_seconds 1.5",
             "chronos_tag_current{tag=\"CALL\"} 3",
             "chronos_tag_current{tag=\"a\\\"b\\\\\\n\"} 3",

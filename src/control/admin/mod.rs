@@ -8,6 +8,7 @@ pub(crate) mod doors;
 pub(crate) mod guard;
 pub(crate) mod listener;
 mod metrics;
+mod metrics_text;
 pub(crate) mod node_view;
 mod problems;
 mod process;
