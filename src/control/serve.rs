@@ -20,6 +20,7 @@ use crate::control::admin::guard::SharedTokens;
 use crate::control::admin::listener::SharedAcceptor;
 use crate::control::admin::node_view::{NodeState, NodeView};
 use crate::control::cluster::desk::Source;
+use crate::control::cluster::peer_news;
 use crate::control::config::files::ConfigFiles;
 use crate::control::config::reload::{self, Reloader};
 use crate::control::config::settings::Config;
@@ -171,7 +172,10 @@ async fn live(
         // The keeper stops first: another server takes over while this node stops.
         keeper.stop().await;
     }
-    stop(node, &mut signals, failure).await
+    stop(node, &mut signals, failure).await?;
+    tell_what_becomes_of_timers(config, &view);
+    info!("stopped");
+    Ok(())
 }
 
 /// Begins what looks at the node from time to time.
@@ -179,6 +183,7 @@ fn spawn_watchers(view: &NodeView) {
     let desk = Arc::clone(&view.destinations);
     tokio::spawn(async move { desk.listen().await });
     tokio::spawn(alarms::watch(view.meters.clone()));
+    tokio::spawn(peer_news::watch(view.cluster.clone(), view.meters.clone()));
     tokio::spawn(recovery_progress::tell(view.meters.clone()));
 }
 
@@ -386,7 +391,10 @@ fn announce(config: &Config, view: &NodeView, doors: &AdminDoors) {
     let count = if shards == 1 { "1 shard".into() } else { format!("{shards} shards") };
     match view.cores.as_slice() {
         [] => info!(shards, "{count}, threads not pinned"),
-        cores => info!(shards, ?cores, "{count}, one pinned thread per core"),
+        cores => {
+            let cores = cores.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+            info!(shards, cores, "{count}, one pinned thread per core");
+        }
     }
     let features = view.kernel_features.join(", ");
     info!(release = view.kernel_release, "kernel features in use: {features}");
@@ -478,16 +486,34 @@ async fn stop(
             Ok(Ok(Err(reason))) => Err(ServeError::Core(reason)),
             Ok(Ok(Ok(()))) => match failure {
                 Some(failure) => Err(failure),
-                None => {
-                    info!("stopped");
-                    Ok(())
-                }
+                None => Ok(()),
             },
         },
         () = signals.stop_asked() => {
             warn!("second signal: ending at once");
             std::process::exit(EXIT_AT_ONCE);
         }
+    }
+}
+
+/// Logs what becomes of the timers that the node held when it stopped.
+fn tell_what_becomes_of_timers(config: &Config, view: &NodeView) {
+    let timers: u64 = view.meters.iter().map(|core| core.timers.get()).sum();
+    let count = if timers == 1 { "1 timer".into() } else { format!("{timers} timers") };
+    match config.node.journal.directory() {
+        _ if timers == 0 => {}
+        Some(directory) => {
+            info!(timers, "kept in {}: {count}, for the next start", directory.display());
+        }
+        None if is_alone(config) => warn!(
+            timers,
+            "lost: {count}, because this node is alone and keeps none on disk (--data-dir DIR does)"
+        ),
+        None => info!(
+            timers,
+            "forgotten here: {count}. The other nodes that hold them pop them; those of \
+             replication factor 1 are lost (--data-dir DIR keeps them)"
+        ),
     }
 }
 

@@ -17,6 +17,7 @@ pub const STORIES: &[Story] = &[
     ("one_node_is_killed_again_and_again", one_node_is_killed_again_and_again),
     ("the_node_that_acknowledged_is_killed_at_once", the_node_that_acknowledged_is_killed),
     ("one_of_three_is_killed", one_of_three_is_killed),
+    ("the_log_tells_who_died_and_who_came_back", the_log_tells_who_died),
     ("a_node_restarts_empty_and_the_other_is_killed", restart_empty_then_kill_the_other),
     ("a_node_freezes_for_five_seconds", a_node_freezes_for_five_seconds),
     ("two_of_three_are_killed", two_of_three_are_killed),
@@ -38,6 +39,23 @@ fn one_of_three_is_killed() {
     // probability 1/3 lie outside 10..60 once in a billion runs.
     judgement.expect((10..=60).contains(&late.len()), format_args!("late {late:?}"));
     assert_late_once(&judgement);
+}
+
+fn the_log_tells_who_died() {
+    let mut cluster = Cluster::running(&[0, 1]);
+    let name = cluster.address(1).to_string();
+    let told = |cluster: &Cluster, what: &str| {
+        let line = format!("{name} {what}");
+        until(&format!("node 1 to log that {line}"), || {
+            cluster.logged(0).contains(&line).then_some(())
+        });
+    };
+    told(&cluster, "answers");
+    cluster.kill(1);
+    told(&cluster, "does not answer");
+    cluster.start(1);
+    told(&cluster, "answers again, after");
+    assert_eq!(cluster.logged(0).matches("does not answer").count(), 1);
 }
 
 fn two_of_three_are_killed() {

@@ -7,6 +7,7 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use kit::children::{self, Tied, signal};
+use kit::client::request;
 
 /// Longest wait for anything here.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -120,11 +121,13 @@ fn get(address: SocketAddr, path: &str) -> String {
 fn a_node_serves_tells_and_stops_in_order() {
     for name in ["TERM", "INT"] {
         let node = start();
-        TcpStream::connect(node.clients).expect("clients can connect");
+        let timer = r#"{"timing":{"interval":600},"callback":{"http":{"uri":"http://127.0.0.1:9/","opaque":""}}}"#;
+        let created = request(node.clients, "POST", "/timers", timer).expect("clients can connect");
+        assert_eq!(created.status, 200);
         assert!(get(node.admin, "/healthz").starts_with("HTTP/1.1 200"));
         assert!(get(node.admin, "/readyz").starts_with("HTTP/1.1 200"));
         let metrics = get(node.admin, "/metrics");
-        for sample in ["chronos_timers{core=\"0\"} 0", "process_cpu_seconds_total "] {
+        for sample in ["chronos_timers{core=\"0\"} 1", "process_cpu_seconds_total "] {
             assert!(metrics.contains(sample), "{sample} not in\n{metrics}");
         }
         let status = get(node.admin, "/status");
@@ -138,6 +141,7 @@ fn a_node_serves_tells_and_stops_in_order() {
         let (status, logged) = node.end();
         assert_eq!(status.code(), Some(0), "{logged}");
         assert!(logged.contains("\"message\":\"stopped\""), "{logged}");
+        assert!(logged.contains("lost: 1 timer, because"), "{logged}");
     }
 }
 

@@ -116,6 +116,8 @@ fn copies() {
     node.start();
     look(&node, &paths, &[]);
     node.stop();
+    let told = format!("kept in {}: {TIMERS} timers", node.data.display());
+    assert!(node.log().contains(&told), "{}", node.log());
 }
 
 fn twice() {

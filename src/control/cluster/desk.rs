@@ -209,6 +209,15 @@ impl ClusterDesk {
         reloaded
     }
 
+    /// The names of the other members and sites, and what the cores believe of them.
+    pub(crate) fn peers_believed(&self, meters: &[CoreMeters]) -> Vec<(String, Option<Liveness>)> {
+        let view = self.state().view.clone();
+        let members = view.new_nodes().union(view.old_nodes()).iter();
+        let members = members.filter(|peer| *peer != view.own());
+        let all = members.chain(view.connected_sites().iter());
+        all.map(|peer| (view.name_of(peer).to_owned(), believed(meters, peer))).collect()
+    }
+
     /// The document of `GET /cluster`.
     pub(crate) fn render(&self, meters: &[CoreMeters]) -> Value {
         let state = self.state();

@@ -1,6 +1,7 @@
 //! The members of the cluster: what operators see of them and can order, the file that names them,
-//! and the addresses behind their names.
+//! the addresses behind their names, and the news of them in the log.
 
 pub(crate) mod desk;
 pub(crate) mod member_addresses;
 pub(crate) mod membership_file;
+pub(crate) mod peer_news;

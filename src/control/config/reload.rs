@@ -283,16 +283,20 @@ impl Reloader {
     }
 }
 
+fn listed<'a>(names: impl Iterator<Item = &'a String>) -> String {
+    names.map(String::as_str).collect::<Vec<_>>().join(",")
+}
+
 /// Logs the members.
 pub(crate) fn announce(config: &Config) {
     let members = &config.membership;
     info!(
         localhost = members.localhost,
-        nodes = ?members.nodes,
-        joining = ?members.joining,
-        leaving = ?members.leaving,
+        nodes = listed(members.nodes.iter()),
+        joining = listed(members.joining.iter()),
+        leaving = listed(members.leaving.iter()),
         site = members.local_site,
-        remote_sites = ?members.remote_sites,
+        remote_sites = listed(members.remote_sites.iter().map(|(name, _)| name)),
         "the cluster has {} nodes, {} joining, {} leaving",
         members.nodes.len(),
         members.joining.len(),
