@@ -49,6 +49,8 @@ pub enum Remote {
     Collect(PageAsk),
     /// References to timers that another node has taken over.
     Forget(Box<[Reference]>),
+    /// The question for one shard's part of a page of a list.
+    List(Box<[u8]>),
     /// The question for a whole page. The core that keeps the asking node's cursor gets it.
     Page(PageAsked),
 }
@@ -70,6 +72,7 @@ impl Remote {
             }
             Request::Collect(ask) => Remote::Collect(ask),
             Request::Forget(references) => Remote::Forget(references.into()),
+            Request::List(ask) => Remote::List(ask.into()),
         }
     }
 
@@ -85,6 +88,7 @@ impl Remote {
             },
             Remote::Collect(ask) => Request::Collect(*ask),
             Remote::Forget(references) => Request::Forget(references),
+            Remote::List(ask) => Request::List(ask),
             Remote::Page(_) => unreachable!("a core puts a page together itself"),
         }
     }

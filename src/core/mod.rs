@@ -7,6 +7,7 @@ pub(crate) mod gather;
 pub mod internal_api;
 pub(crate) mod internal_document;
 pub mod journal;
+pub(crate) mod lists;
 pub mod mesh;
 pub mod peers;
 pub mod turn;
@@ -21,15 +22,18 @@ use crate::cluster::view::View;
 use crate::cluster::wall_clocks::ClockVerdict;
 use crate::journal::Position;
 use crate::shard::effects::{
-    Answer, Attempt, CallbackOutcome, Dialect, Event, Internal, Outbox, PeerReply, Refusal, Reply,
-    Request, Requester, Ticket,
+    Answer, Attempt, CallbackOutcome, Dialect, Event, Internal, LISTED, Outbox, PeerReply, Purpose,
+    Refusal, Reply, Request, Requester, Ticket,
 };
 use crate::shard::{Shard, ShardConfig};
+use crate::wire::list_query::ListQuery;
+use crate::wire::peer_message::PeerMessage;
 use crate::wire::resync_json::Reference;
 
 use crate::core::copies::Copies;
 use crate::core::gather::{GATHERED, Gathers, PageAsked};
 use crate::core::journal::{CoreJournal, JournalCounters, WaitingResult};
+use crate::core::lists::{Lists, Order, Whom};
 use crate::core::mesh::{MeshPort, Message, Remote};
 use crate::core::peers::actions::{InboundId, PeerAction, PeerError};
 use crate::core::peers::behind::Behind;
@@ -55,6 +59,7 @@ pub struct Core {
     peering: Peering,
     inbounds: Inbounds,
     gathers: Gathers,
+    lists: Lists,
     journal: Option<Box<CoreJournal>>,
     /// Since when all shards of the node are complete, and since when this one told that it is.
     complete_since: CompleteSince,
@@ -98,6 +103,7 @@ impl Core {
             inbounds: Inbounds::new(own, shards, identity.accepts_strangers),
             shard: Shard::new(config, now),
             gathers: Gathers::default(),
+            lists: Lists::default(),
             journal: None,
             complete_since: identity.complete_since,
             told_complete: WallMs(0),
@@ -161,7 +167,7 @@ impl Core {
                 self.shards.owner(target.id)
             }
             Request::Merge(copy) => self.shards.owner(copy.standing.id),
-            Request::Collect(_) | Request::Forget(_) => {
+            Request::Collect(_) | Request::Forget(_) | Request::List(_) => {
                 unreachable!("every shard is asked for its own part")
             }
         };
@@ -190,6 +196,44 @@ impl Core {
         if sent.is_err() {
             let answer = Answer::Refused(Refusal::CoreBusy);
             self.outbox.reply(from, answer);
+        }
+    }
+
+    /// Takes a client's question for a page of a list. [`Core::replies`] gives the answer.
+    pub fn list(&mut self, now: Now, from: Requester, query: ListQuery) {
+        let view = self.peering.view().clone();
+        let nodes = view.connected_nodes();
+        let others = self.peering.believed().filter(|(peer, ..)| nodes.contains(*peer));
+        let others = others.map(|(peer, liveness, dialect)| {
+            let can_be_asked = match (liveness, dialect) {
+                (Liveness::Alive, Dialect::Frames) => Ok(()),
+                (Liveness::Alive, Dialect::Http) => Err("a node of the original service"),
+                _ => Err("not reached"),
+            };
+            (peer, can_be_asked)
+        });
+        let hello = self.peering.hello();
+        let seed = hello.incarnation ^ u64::from(hello.shard) << 32;
+        let begun = self.lists.begin(now, (seed, self.shards), (&view, others), from, query);
+        if let Err(refusal) = begun {
+            self.outbox.reply(from, Answer::Refused(refusal));
+        }
+    }
+
+    /// Asks shards and nodes for the pages of lists that are being put together.
+    fn list_on(&mut self, now: Now) {
+        let mut orders = Vec::new();
+        let view = self.peering.view().clone();
+        self.lists.tick(now, (self.own, &view), &mut orders, &mut self.outbox.replies);
+        for Order { whom, from, ask } in orders {
+            match whom {
+                Whom::Shard(shard) => self.ask(now, shard, from, &Request::List(&ask)),
+                Whom::Peer(peer, shard) => {
+                    let (generation, request) = (from.generation, from.request);
+                    let bytes = self.outbox.encode(&PeerMessage::List { shard, ask: &ask });
+                    self.outbox.tell(peer, Purpose::List { generation, request }, bytes);
+                }
+            }
         }
     }
 
@@ -284,6 +328,9 @@ impl Core {
     fn tick(&mut self, now: Now) {
         self.now = now;
         self.shard.tick(now, &mut self.outbox);
+        if !self.lists.is_empty() {
+            self.list_on(now);
+        }
         self.note_complete();
     }
 
@@ -326,6 +373,11 @@ impl Core {
                     Some(whole) => whole,
                     None => continue,
                 }
+            } else if reply.to.connection == LISTED && reply.to.shard == self.own {
+                match self.lists.take(self.now, self.peering.view(), reply) {
+                    Some(page) => page,
+                    None => continue,
+                }
             } else {
                 reply
             };
@@ -359,7 +411,8 @@ impl Core {
         let peers = (peers != MonoNs(u64::MAX)).then(|| peers.tick_ceil());
         let journal = self.journal.as_ref().and_then(|journal| journal.next_wake(self.now.mono));
         let journal = journal.map(MonoNs::tick_ceil);
-        [self.shard.next_wake(), peers, journal].into_iter().flatten().min()
+        let lists = self.lists.next_wake();
+        [self.shard.next_wake(), peers, journal, lists].into_iter().flatten().min()
     }
 
     /// This core's shard.

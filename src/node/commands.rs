@@ -12,6 +12,7 @@ use crate::core::peers::secret::Secrets;
 use crate::node::callbacks::policy::Rules;
 use crate::node::callbacks::signing::Signer;
 use crate::node::clients::tokens::Tokens;
+use crate::node::list_orders::ListOrder;
 use crate::node::meters::CoreMeters;
 use crate::node::settings::PeerTls;
 use crate::ring::Waker;
@@ -29,6 +30,8 @@ pub enum Command {
     View(Arc<View>),
     /// Close the present segment of the journal, so that the files up to it can be copied.
     BackUp,
+    /// Put a page of a list together. One core gets it.
+    List(Arc<ListOrder>),
     /// Compare all timers with all nodes that are to hold them (SIGUSR1).
     Resynchronise,
     /// Merge timers that were read from an original node. Each core takes the timers that it owns.
@@ -135,12 +138,15 @@ impl Commands {
 #[derive(Clone, Debug)]
 pub struct Commander {
     cores: Arc<[(Commands, Waker)]>,
+    /// Chooses the core of the next order that one core gets.
+    turn: Arc<AtomicU64>,
 }
 
 impl Commander {
     /// A commander of these cores, in shard order.
     pub(crate) fn of(commands: &[Commands], wakers: &[Waker]) -> Self {
-        Self { cores: commands.iter().cloned().zip(wakers.iter().cloned()).collect() }
+        let cores = commands.iter().cloned().zip(wakers.iter().cloned()).collect();
+        Self { cores, turn: Arc::default() }
     }
 
     /// Gives a command to every core. Each core obeys in its next turn.
@@ -149,6 +155,20 @@ impl Commander {
             commands.push(command.clone());
             waker.wake();
         }
+    }
+
+    /// Gives an order for a page of a list to one core, another one each time. Returns whether the
+    /// core has room for it: commands must never give way to such orders.
+    pub fn list(&self, order: Arc<ListOrder>) -> bool {
+        let turn = self.turn.fetch_add(1, Relaxed) as usize;
+        let chosen = self.cores.get(turn % self.cores.len().max(1));
+        let Some((commands, waker)) = chosen.filter(|(it, _)| it.queue.len() < WAITING_MAX / 2)
+        else {
+            return false;
+        };
+        commands.push(Command::List(order));
+        waker.wake();
+        true
     }
 
     /// Asks every core to publish its figures. Returns what [`Commander::have_told`] takes.

@@ -263,6 +263,10 @@ impl Engine {
                     self.change_destinations(|them| them.listeners.set_view(&view));
                 }
                 Command::BackUp => core.back_up(),
+                Command::List(order) => {
+                    let (own, query) = (ShardIndex(self.own as u16), order.query.clone());
+                    core.list(now, self.clients.ordered.begin(own, order), query);
+                }
                 Command::Resynchronise => core.resynchronise(now),
                 Command::Copies(copies) => core.merge(now, &copies),
                 Command::Members(addresses) => {

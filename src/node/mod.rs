@@ -12,6 +12,7 @@ mod files;
 pub(crate) mod handshakes;
 pub(crate) mod io;
 pub mod journal;
+pub(crate) mod list_orders;
 mod memory_ahead;
 pub(crate) mod meters;
 pub(crate) mod owner;

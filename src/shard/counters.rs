@@ -71,6 +71,10 @@ pub struct Counters {
     pub walk_seen: u64,
     /// Timers given to nodes that asked for pages.
     pub collected: u64,
+    /// Timers told for pages of lists.
+    pub listed: u64,
+    /// Looks made for lists, of some 10 ns each.
+    pub list_looks: u64,
     /// Timers forgotten because all nodes that are to hold them have taken them over.
     pub released: u64,
     /// Peers that may lack something that they were to be told.

@@ -15,6 +15,7 @@ use crate::timer::version::Version;
 use crate::wire::answer_head::RetryAfter;
 use crate::wire::peer_message::{PeerMessage, PeerResult, TimerCopy};
 use crate::wire::resync_json::Reference;
+use crate::wire::timer_list::ListedState;
 
 /// Where an answer goes. The shard only carries it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -49,7 +50,12 @@ pub enum Request<'a> {
     Collect(PageAsk),
     /// Names timers of this shard that a node has taken over: `DELETE /timers/references`.
     Forget(&'a [Reference]),
+    /// Asks for a part of a page of `GET /timers`: a question of `wire::timer_list`.
+    List(&'a [u8]),
 }
+
+/// The `connection` of a requester whose parts of lists the core puts together. No client has it.
+pub const LISTED: u32 = u32::MAX - 1;
 
 /// A place in the order of pages: when the next pop is due, then the id.
 pub type PagePlace = (Tick, TimerId);
@@ -110,6 +116,14 @@ pub enum Purpose {
     },
     /// Word that a peer lacks something, or has no room. Nothing follows from its result.
     Hint,
+    /// A question for a part of a list. The result goes to the requester [`LISTED`] with these
+    /// numbers.
+    List {
+        /// The generation of the requester.
+        generation: u32,
+        /// The number of its request.
+        request: u32,
+    },
     /// Asks for a timer that may have ended while this core was away.
     End {
         /// The timer.
@@ -369,6 +383,9 @@ pub enum Refusal {
          node"
     )]
     JournalStalled,
+    /// As many pages of lists are put together as one core may.
+    #[error("too many lists are under way on this core; retry in a moment, or on another node")]
+    ListsFull,
     /// The queue to the core that owns the timer is full.
     #[error(
         "the core that owns this timer is overloaded (limits.mesh_queue_max); retry in a moment"
@@ -444,13 +461,15 @@ impl Answer {
                 Internal::Part(part) => part.timers.iter().map(|timer| timer.copy.len()).sum(),
                 Internal::Page { body, .. } => body.len(),
                 Internal::Accepted => 0,
+                Internal::ListPart(part) => part.as_ref().map_or(0, |part| part.len()),
+                Internal::List(page) => page.bytes,
             },
             Answer::Done { .. } | Answer::NotFound | Answer::Refused(_) => 0,
         }
     }
 }
 
-/// Answers to other nodes.
+/// Answers to other nodes, and answers of many timers.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Internal {
     /// What one shard adds to a page.
@@ -466,6 +485,37 @@ pub enum Internal {
     },
     /// References are noted: 202.
     Accepted,
+    /// What one shard adds to a page of a list, as `wire::timer_list` has it; `None`: the shard was
+    /// not reached, or does not answer such questions.
+    ListPart(Option<Box<[u8]>>),
+    /// A page of a list: 200.
+    List(ListPage),
+}
+
+/// A page of `GET /timers`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ListPage {
+    /// The timers, in the order of lists.
+    pub timers: Vec<ListedTimer>,
+    /// The cursor of the next page; `None`: this is the last.
+    pub cursor: Option<String>,
+    /// What the page may lack, a sentence for each node.
+    pub incomplete: Vec<String>,
+    /// When the page was put together.
+    pub at: WallMs,
+    /// Bytes of the timers.
+    pub bytes: usize,
+}
+
+/// One timer of a list.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ListedTimer {
+    /// The timer as GET shows it.
+    pub view: TimerView,
+    /// What it does.
+    pub state: ListedState,
+    /// When its next pop is due, in ms from now.
+    pub due_in_ms: i64,
 }
 
 /// What one shard adds to a page: its first timers, in order.

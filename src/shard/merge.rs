@@ -95,6 +95,13 @@ impl Shard {
                 peer.into_iter().for_each(|peer| self.peers.note_full(peer, until));
                 PeerResult::NotFound
             }
+            PeerMessage::List { shard, .. } if shard != self.config.own.0 => PeerResult::NotFound,
+            PeerMessage::List { ask, .. } => match self.list_part(now, ask) {
+                Ok(part) => {
+                    return outbox.answer(ticket, &PeerResult::Found(&part), Position::default());
+                }
+                Err(_) => PeerResult::Refused(PeerRefusal::Malformed),
+            },
             PeerMessage::Missed { id, by } => {
                 self.offer_missed(id, by, outbox);
                 PeerResult::Held

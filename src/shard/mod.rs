@@ -36,6 +36,7 @@ mod ended;
 pub mod inspect;
 pub mod journal;
 mod keep;
+mod list;
 mod merge;
 mod news;
 mod parts;
@@ -65,6 +66,7 @@ pub use config::ShardConfig;
 use counters::Counters;
 use effects::{Attempt, Dialect, Event, Outbox, Refusal};
 use parts::collect::Collect;
+use parts::list::Lists;
 use parts::minting::Minting;
 use parts::peers::{FULL_MS, Peers, Teller};
 use parts::pops::Pops;
@@ -89,6 +91,7 @@ pub struct Shard {
     questions: Questions,
     reconcile: Reconcile,
     collect: Collect,
+    lists: Lists,
     clock: HybridClock,
     minting: Minting,
     turns: Turns,
@@ -121,6 +124,7 @@ impl Shard {
             questions: Questions::new(tick, &config.cluster),
             reconcile: Reconcile::default(),
             collect: Collect::default(),
+            lists: Lists::default(),
             clock: HybridClock::new(config.instance, config.cluster.clock_skew_max_ms),
             minting: Minting::new(minter, now),
             turns: Turns::new(tick),
@@ -188,6 +192,9 @@ impl Shard {
         self.ask_on(now, outbox);
         self.reconcile(now, outbox);
         self.collect(now, outbox);
+        if self.lists.end_idle(tick) {
+            self.records.arrivals_mut().watch(false);
+        }
         self.counters.misplaced = self.reconcile.misplaced();
         self.counters.lacking = self.reconcile.lacking();
         let lacking = self.peers.lacking().intersection(self.peers.view.connected_nodes());
@@ -280,7 +287,7 @@ impl Shard {
         if self.pops.is_behind || self.records.hosts().has_waiting_in_trouble() {
             return Some(Tick(0));
         }
-        let work = [self.reconcile.next_wake(), self.questions.next_wake()];
+        let work = [self.reconcile.next_wake(), self.questions.next_wake(), self.lists.next_wake()];
         let wakes = [self.records.next_wake(), self.collect.next_wake()].into_iter().chain(work);
         wakes.flatten().min()
     }

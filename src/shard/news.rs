@@ -9,7 +9,7 @@ use crate::wire::peer_message::{
 };
 
 use super::Shard;
-use super::effects::{Outbox, Purpose};
+use super::effects::{Answer, Internal, LISTED, Outbox, Purpose, Requester};
 use super::records::{Placement, Record};
 
 impl Shard {
@@ -115,6 +115,15 @@ impl Shard {
             }
             (Purpose::Write(key), None) => self.write_unheard(now, peer, key, outbox),
             (Purpose::Read(key), result) => self.read_result(now, peer, key, result, outbox),
+            (Purpose::List { generation, request }, result) => {
+                let part = match result {
+                    Some(PeerResult::Found(part)) => Some(part.into()),
+                    _ => None,
+                };
+                let to =
+                    Requester { shard: self.config.own, connection: LISTED, generation, request };
+                outbox.reply(to, Answer::Internal(Box::new(Internal::ListPart(part))));
+            }
             (Purpose::News(id), Some(PeerResult::Held)) => self.confirm(id, peer),
             (Purpose::News(id), Some(PeerResult::Wanted)) => {
                 if let Some(slot) = self.find(id) {

@@ -13,7 +13,9 @@ use crate::timer::version::{StateKey, Version};
 use crate::wire::callback_uri::uri_of;
 
 use super::Shard;
-use super::effects::{Answer, Outbox, Refusal, Reply, Request, Requester, Target, TimerView};
+use super::effects::{
+    Answer, Internal, Outbox, Refusal, Reply, Request, Requester, Target, TimerView,
+};
 use super::parts::peers::FULL_REMEMBERED_MS;
 use super::parts::writes::{NewWrite, Plan};
 use super::records::{Placement, Record};
@@ -57,6 +59,10 @@ impl Shard {
             Request::Merge(copy) => self.merge(now, &copy, outbox).map(Some),
             Request::Collect(ask) => self.ask_for_page(now, from, ask, outbox),
             Request::Forget(references) => Ok(Some(self.forget_references(now, references))),
+            Request::List(ask) => {
+                let part = self.list_part(now, ask).ok().map(Into::into);
+                Ok(Some(Answer::Internal(Box::new(Internal::ListPart(part)))))
+            }
         };
         let answer = answer.unwrap_or_else(|refusal| {
             self.counters.refused += 1;

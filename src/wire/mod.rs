@@ -10,6 +10,7 @@ pub mod chunked;
 pub mod internal_json;
 pub(crate) mod json;
 pub mod leb128;
+pub mod list_query;
 pub mod peer_frame;
 pub mod peer_message;
 mod plain_timer;
@@ -18,8 +19,10 @@ pub mod resync_json;
 pub(crate) mod text;
 pub mod thrift;
 pub mod timer_json;
+pub mod timer_list;
 pub(crate) mod timer_options;
 pub mod timer_path;
+pub mod wall_time;
 
 #[cfg(test)]
 mod internal_json_tests;

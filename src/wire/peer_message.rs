@@ -13,8 +13,9 @@
 //! fetch     kind u8 = 3, id u64
 //! missed    kind u8 = 4, id u64, node u32
 //! no room   kind u8 = 5, id u64, node u32
+//! list      kind u8 = 6, shard u16, length v, question (`wire::timer_list`)
 //! result    kind u8; superseded: version u64, factor u8; refused: reason u8;
-//!           found: length v, bytes
+//!           found: length v, a copy or a part of a list
 //! ```
 //!
 //! A standing has 23 bytes. A copy of factor 2 has 43 bytes beside authority and content, if the
@@ -43,6 +44,7 @@ const COPY: u8 = 2;
 const FETCH: u8 = 3;
 const MISSED: u8 = 4;
 const NO_ROOM: u8 = 5;
+const LIST: u8 = 6;
 /// Added to [`COPY`] if the message carries a client's write.
 const IS_WRITE: u8 = 0x10;
 /// Added to [`COPY`] if the timer is not a tombstone.
@@ -132,6 +134,14 @@ pub enum PeerMessage<'a> {
         /// The node without room.
         at: NodeHash,
     },
+    /// Asks for timers of one of the receiver's shards. Versions that know no lists refuse the
+    /// message as malformed.
+    List {
+        /// The shard.
+        shard: u16,
+        /// The question, as `wire::timer_list` has it.
+        ask: &'a [u8],
+    },
 }
 
 /// The answer to a message.
@@ -153,9 +163,10 @@ pub enum PeerResult<'a> {
     Busy,
     /// The receiver does not take the message, now or later.
     Refused(PeerRefusal),
-    /// Answers a fetch with the copy, encoded as a message.
+    /// Answers a fetch with the copy, encoded as a message, or a question for a list with a part.
     Found(&'a [u8]),
-    /// Answers a fetch: the receiver does not hold the timer, or the timer was deleted.
+    /// Answers a fetch: the receiver does not hold the timer, or the timer was deleted. Answers a
+    /// question for a list: the receiver has no such shard.
     NotFound,
     /// Answers a standing: the receiver holds a later state, which it tells, or it makes the next
     /// pop.
@@ -209,6 +220,11 @@ impl PeerMessage<'_> {
                 out.push(NO_ROOM);
                 out.extend_from_slice(&id.0.to_le_bytes());
                 out.extend_from_slice(&at.0.to_le_bytes());
+            }
+            Self::List { shard, ask } => {
+                out.push(LIST);
+                out.extend_from_slice(&shard.to_le_bytes());
+                write_bytes(ask, out);
             }
         }
     }
@@ -276,6 +292,9 @@ pub fn decode_message<'a>(input: &mut &'a [u8]) -> Result<PeerMessage<'a>, PeerM
             id: TimerId(u64::from_le_bytes(chunk(input)?)),
             at: NodeHash(u32::from_le_bytes(chunk(input)?)),
         }),
+        LIST => {
+            Ok(PeerMessage::List { shard: u16::from_le_bytes(chunk(input)?), ask: bytes(input)? })
+        }
         kind if kind & !(IS_WRITE | HAS_BODY) == COPY => copy(kind, input).map(PeerMessage::Copy),
         _ => Err(PeerMessageError("unknown kind")),
     }
@@ -346,23 +365,27 @@ pub fn decode_result<'a>(input: &mut &'a [u8]) -> Result<PeerResult<'a>, PeerMes
     }
 }
 
-fn chunk<const N: usize>(input: &mut &[u8]) -> Result<[u8; N], PeerMessageError> {
+pub(super) fn chunk<const N: usize>(input: &mut &[u8]) -> Result<[u8; N], PeerMessageError> {
     let (chunk, rest) = input.split_first_chunk().ok_or(PeerMessageError("cut off"))?;
     *input = rest;
     Ok(*chunk)
 }
 
-fn byte(input: &mut &[u8]) -> Result<u8, PeerMessageError> {
+pub(super) fn byte(input: &mut &[u8]) -> Result<u8, PeerMessageError> {
     chunk(input).map(|[byte]| byte)
 }
 
-fn number(input: &mut &[u8], max: u64, beyond: PeerMessageError) -> Result<u64, PeerMessageError> {
+pub(super) fn number(
+    input: &mut &[u8],
+    max: u64,
+    beyond: PeerMessageError,
+) -> Result<u64, PeerMessageError> {
     let number = read_leb128(input)
         .ok_or(PeerMessageError("expected a LEB128 number in its shortest form"))?;
     if number > max { Err(beyond) } else { Ok(number) }
 }
 
-fn bytes<'a>(input: &mut &'a [u8]) -> Result<&'a [u8], PeerMessageError> {
+pub(super) fn bytes<'a>(input: &mut &'a [u8]) -> Result<&'a [u8], PeerMessageError> {
     const CUT_OFF: PeerMessageError = PeerMessageError("cut off");
     let len = number(input, input.len() as u64, CUT_OFF)?;
     let (bytes, rest) = input.split_at_checked(len as usize).ok_or(CUT_OFF)?;

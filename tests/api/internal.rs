@@ -299,14 +299,15 @@ fn what_no_node_sends_is_refused_and_the_node_lives() {
         (format!("node-for-replicas=127.0.0.8&{view}"), 404, "127.0.0.8"),
         (format!("node-for-replicas=127.0.0.9&{view}&time-from=-1"), 400, "time-from"),
         (format!("node-for-replicas=127.0.0.9&{view}&{view}"), 400, "twice"),
-        ("x".into(), 400, "node-for-replicas"),
+        // What no node asks is a client's list.
+        ("x".into(), 403, "auth.tokens_file"),
     ] {
         let answer = client.request("GET", &format!("/timers?{query}"), "");
         answer.assert_refusal(status, named, &query);
     }
     let garbled = page(&mut client, "", "Range: bytes=0-99\r\n");
     garbled.assert_refusal(400, "Range", "a range of bytes");
-    client.request("GET", "/timers", "").assert_refusal(405, "POST", "no query");
+    client.request("GET", "/timers", "").assert_refusal(403, "auth.tokens_file", "no query");
     client.request("PUT", "/timers/references", "{}").assert_refusal(405, "DELETE", "a PUT");
     for body in ["", "{}", "[]", "{\"IDs\":[{\"ID\":1}]}", "{\"IDs\":[{\"ReplicaIndex\":0}]}"] {
         client.request("DELETE", "/timers/references", body).assert_refusal(400, "", body);

@@ -13,6 +13,7 @@ mod hosts;
 mod http;
 mod internal;
 mod limits;
+mod lists;
 mod memory;
 mod semantics;
 mod signatures;

@@ -17,7 +17,7 @@ struct Guarded {
     reader: String,
 }
 
-fn new_token(file: &Path, name: &str, role: &str) -> String {
+pub fn new_token(file: &Path, name: &str, role: &str) -> String {
     let made = token_command(&["--name", name, "--role", role], Some(file));
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     let token = String::from_utf8(made.stdout).expect("text");

@@ -25,6 +25,7 @@ mod abc;
 mod cables;
 mod deaths;
 mod hostile;
+mod lists;
 mod mixed;
 mod nonsense;
 mod requests;
@@ -50,6 +51,7 @@ const STORIES: &[&[Story]] = &[
     scaling::STORIES,
     deaths::STORIES,
     secrets::STORIES,
+    lists::STORIES,
     signatures::STORIES,
     token_limits::STORIES,
     sites::STORIES,

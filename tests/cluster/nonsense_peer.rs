@@ -23,6 +23,7 @@ use chronos::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, SEQUENCE_MAX, START_MS_MAX, Standing,
     TimerCopy, decode_message,
 };
+use chronos::wire::timer_list::{Filter, ListAsk, Place};
 use kit::random::Random;
 
 /// Ids that the peer never names.
@@ -112,7 +113,13 @@ impl Liar {
         let path = random.pick(&["/nonsense", "", "?a=b", "/%00%ff/../"]);
         let opaque = "x".repeat(random.pick(&[0, 1, 100, 3_000]));
         encode_content(path, &[], opaque.as_bytes(), &mut content);
-        let message = match random.below(10) {
+        let mut ask = Vec::new();
+        let filter = Filter { states: random.pick(&[1, 0x1f]), ..Filter::ALL };
+        let walk = random.pick(&[0, 1, 2, u64::MAX]);
+        let from = Place(random.pick(&[0, 1 << 63, u64::MAX]));
+        ListAsk { walk, from, limit: random.pick(&[1, 1_000]), filter }.encode(&mut ask);
+        let message = match random.below(11) {
+            10 => PeerMessage::List { shard: random.pick(&[0, 0, 1, u16::MAX]), ask: &ask },
             0 => PeerMessage::Fetch(self.id(random)),
             1 => PeerMessage::Missed { id: self.id(random), by: self.node(random) },
             2 => PeerMessage::NoRoom { id: self.id(random), at: self.node(random) },
@@ -348,5 +355,7 @@ pub fn id_of(message: &PeerMessage<'_>) -> TimerId {
         PeerMessage::Fetch(id)
         | PeerMessage::Missed { id, .. }
         | PeerMessage::NoRoom { id, .. } => *id,
+        // It is about no timer.
+        PeerMessage::List { .. } => TimerId(0),
     }
 }

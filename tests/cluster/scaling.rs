@@ -20,7 +20,7 @@ pub const STORIES: &[Story] = &[
 
 /// Carries out the three steps of docs/compat/timer-service.md §9.2, as a script does. `stay` and
 /// `join` are the cluster at the end, `leave` are stopped.
-fn scale(cluster: &mut Cluster, stay: &[usize], join: &[usize], leave: &[usize]) {
+pub fn scale(cluster: &mut Cluster, stay: &[usize], join: &[usize], leave: &[usize]) {
     let roles = Roles::staying(stay).with_joining(join).with_leaving(leave);
     cluster.start_with(join, &roles);
     let remaining = [stay, join].concat();

@@ -4,6 +4,8 @@
 
 mod journal;
 mod journal_targets;
+mod list_targets;
+mod lists;
 mod mutation;
 mod nonsense;
 mod peer_targets;

@@ -27,6 +27,7 @@ use chronos::wire::peer_message::{
     TimerCopy, decode_message, decode_result,
 };
 use chronos::wire::resync_json::Reference;
+use chronos::wire::timer_list::{Filter, ListAsk, Place, read_listed, read_part};
 use kit::random::Random;
 
 /// Events of one story, and stories of a test run.
@@ -197,9 +198,32 @@ impl World {
         })
     }
 
+    /// A question for a part of a list; now and then it is none.
+    fn list_ask(&mut self) -> Vec<u8> {
+        let (tag, host) =
+            (*self.random.of(&[None, Some("CALL")]), *self.random.of(&[None, Some("h")]));
+        let mut at = || WallMs(self.number(u64::MAX));
+        let (due_after, due_before) = (at(), at());
+        let filter = Filter {
+            states: *self.random.of(&[1, 2, 4, 0x1f]),
+            tag,
+            host,
+            due_after: Some(due_after).filter(|at| at.0 % 2 == 0),
+            due_before: Some(due_before).filter(|at| at.0 % 2 == 0),
+        };
+        let from = Place(self.number(u64::MAX));
+        let walk = self.random.below(40) as u64;
+        let mut ask = Vec::new();
+        ListAsk { walk, from, limit: *self.random.of(&[1, 7, 1_000]), filter }.encode(&mut ask);
+        ask.truncate(ask.len() - usize::from(self.random.below(20) == 0));
+        ask
+    }
+
     fn message(&mut self) {
         let content = self.content.clone();
-        let message = match self.random.below(9) {
+        let ask = self.list_ask();
+        let message = match self.random.below(10) {
+            9 => PeerMessage::List { shard: self.random.below(2) as u16, ask: &ask },
             0 => PeerMessage::Fetch(self.id()),
             1 => PeerMessage::Missed { id: self.id(), by: self.node() },
             2 => PeerMessage::NoRoom { id: self.id(), at: self.node() },
@@ -330,13 +354,25 @@ impl World {
         }
         for reply in &outbox.peer_replies {
             let mut bytes = &outbox.peer_bytes[reply.bytes.clone()];
-            if let PeerResult::Found(copy) = decode_result(&mut bytes).expect("a result") {
-                decode_message(&mut &copy[..]).expect("what is found can be read");
+            if let PeerResult::Found(found) = decode_result(&mut bytes).expect("a result") {
+                let is_copy = decode_message(&mut &found[..]).is_ok();
+                assert!(is_copy || is_part(found), "what is found can be read: {found:?}");
             }
         }
         self.running.extend(outbox.attempts.into_iter().map(|attempt| attempt.ticket));
         outbox.peer_replies.len()
     }
+}
+
+/// Whether bytes are a part of a list.
+fn is_part(mut bytes: &[u8]) -> bool {
+    let is_begun = read_part(&mut bytes).is_ok();
+    while is_begun && !bytes.is_empty() {
+        if read_listed(&mut bytes).is_err() {
+            return false;
+        }
+    }
+    is_begun
 }
 
 #[test]

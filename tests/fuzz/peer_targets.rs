@@ -52,6 +52,7 @@ pub fn peer_message(data: &[u8]) -> bool {
         PeerMessage::Copy(copy) => check_copy(&copy),
         PeerMessage::Fetch(_) => assert_eq!(taken.len(), 9),
         PeerMessage::Missed { .. } | PeerMessage::NoRoom { .. } => assert_eq!(taken.len(), 13),
+        PeerMessage::List { ask, .. } => assert!(taken.ends_with(ask)),
     }
     true
 }

@@ -68,6 +68,11 @@ fn standing(sequence: u64) -> PeerMessage<'static> {
     PeerMessage::Standing(Standing { id, version: 9, sequence, actives: 3, list_digest: 5 })
 }
 
+/// Messages that carry timers.
+pub fn copies() -> Vec<Vec<u8>> {
+    messages().into_iter().filter(|message| message[0] & 0xf == 2).collect()
+}
+
 fn messages() -> Vec<Vec<u8>> {
     let mut content = Vec::new();
     let tags = [Tag { kind: "CALL", count: 1 }, Tag { kind: "REG", count: u32::MAX }];
@@ -89,6 +94,7 @@ fn messages() -> Vec<Vec<u8>> {
         encoded(PeerMessage::Fetch(TimerId(u64::MAX))),
         encoded(PeerMessage::Missed { id: TimerId(7), by: NodeHash(0x0102_0304) }),
         encoded(PeerMessage::NoRoom { id: TimerId(7), at: NodeHash(0x0102_0304) }),
+        encoded(PeerMessage::List { shard: 258, ask: b"a question" }),
         encoded(copy(1, None)),
         encoded(copy(2, Some(CopyBody { authority: "ralf.example:10888", content: &content }))),
         encoded(copy(2, Some(CopyBody { authority: "a", content: &owned }))),

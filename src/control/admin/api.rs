@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRef, Path, Request, State};
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state, map_response};
@@ -21,7 +21,7 @@ use super::listener::{AdminListener, SharedAcceptor, Times};
 use super::metrics;
 use super::node_view::{NodeState, NodeView};
 use super::process::{self, ProcessUse};
-use super::status;
+use super::{status, timers};
 use crate::control::cluster::desk::OrderError;
 use crate::control::recovery_progress::progress;
 use crate::control::tags::board::{Members, TagBoard};
@@ -33,8 +33,8 @@ const TIMES: Times = Times { head: Duration::from_secs(3), life: Duration::from_
 /// 255 bytes.
 const BODY_BYTES_MAX: usize = 128 << 10;
 
-const NOT_FOUND: &str =
-    "the admin API has /healthz, /readyz, /metrics, /status, /cluster, /statistics/tags[/<TAG>]\n";
+const NOT_FOUND: &str = "the admin API has /healthz, /readyz, /metrics, /status, /cluster, /timers, \
+    /statistics/tags[/<TAG>]\n";
 
 /// What the handlers read.
 #[derive(Clone)]
@@ -43,6 +43,12 @@ pub(crate) struct AdminState {
     process: fn(Instant) -> ProcessUse,
     tags: Arc<TagBoard>,
     guard: Arc<RequestGuard>,
+}
+
+impl FromRef<AdminState> for NodeView {
+    fn from_ref(state: &AdminState) -> Self {
+        state.view.clone()
+    }
 }
 
 impl AdminState {
@@ -95,6 +101,7 @@ fn router(state: AdminState) -> Router {
         .route("/backup", post(backup))
         .route("/statistics/tags", get(all_tags))
         .route("/statistics/tags/{*tag}", get(one_tag))
+        .route("/timers", get(timers::list))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         // Inside of the guard, so that what it refuses wakes no core.
         .layer(from_fn_with_state(state.clone(), after_refresh))

@@ -10,3 +10,4 @@ mod metrics;
 pub(crate) mod node_view;
 mod process;
 mod status;
+mod timers;

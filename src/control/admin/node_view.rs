@@ -15,12 +15,18 @@ use crate::node::NodeHandle;
 use crate::node::commands::{Command, Commander};
 use crate::node::journal::backup::{BackedUp, BackupError};
 use crate::node::journal::segments::Backups;
+use crate::node::list_orders::ListOrder;
 use crate::node::meters::CoreMeters;
+use crate::shard::effects::Answer;
+use crate::wire::list_query::ListQuery;
 
 /// Longest wait for figures of cores that hang.
 const FIGURES_WAIT: Duration = Duration::from_millis(100);
 /// How often the wait looks again. A core publishes within some tens of microseconds.
 const FIGURES_PAUSE: Duration = Duration::from_millis(1);
+
+/// Longest wait for a page of a list. A core ends it within 2 s.
+const LIST_WAIT: Duration = Duration::from_secs(5);
 
 /// The state of a node's life as the admin API shows it. A higher number is never taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +132,22 @@ impl NodeView {
         let asked = commander.ask();
         let deadline = Instant::now() + FIGURES_WAIT;
         while !commander.have_told(&asked) && Instant::now() < deadline {
+            tokio::time::sleep(FIGURES_PAUSE).await;
+        }
+    }
+
+    /// Has a core put a page of a list together. `None`: the cores are too busy, or hang.
+    pub(crate) async fn list(&self, query: ListQuery) -> Option<Answer> {
+        let order = Arc::new(ListOrder::new(query));
+        if !self.commander.as_ref()?.list(Arc::clone(&order)) {
+            return None;
+        }
+        let deadline = Instant::now() + LIST_WAIT;
+        loop {
+            let answer = order.answer();
+            if answer.is_some() || Instant::now() >= deadline {
+                return answer;
+            }
             tokio::time::sleep(FIGURES_PAUSE).await;
         }
     }

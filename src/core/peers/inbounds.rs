@@ -216,7 +216,9 @@ impl Inbounds {
                 counters.messages_malformed += 1;
                 return early.push(number, |out| MALFORMED.encode(out));
             };
-            let owner = self.shards.owner(id_of(&decoded));
+            let Some(owner) = owner_of(self.shards, &decoded) else {
+                return early.push(number, |out| PeerResult::NotFound.encode(out));
+            };
             if owner == self.own {
                 let connection = id.place;
                 let generation = id.generation;
@@ -477,15 +479,20 @@ impl Inbounds {
     }
 }
 
-/// Returns the id of the timer that a message is about.
-fn id_of(message: &PeerMessage<'_>) -> crate::base::ids::TimerId {
-    match message {
+/// Returns the shard that a message is for: the owner of the timer that it is about, or the shard
+/// that it names. `None`: it names a shard that this node does not have.
+fn owner_of(shards: ShardCount, message: &PeerMessage<'_>) -> Option<ShardIndex> {
+    let id = match message {
         PeerMessage::Standing(standing) => standing.id,
         PeerMessage::Copy(copy) => copy.standing.id,
         PeerMessage::Fetch(id)
         | PeerMessage::Missed { id, .. }
         | PeerMessage::NoRoom { id, .. } => *id,
-    }
+        PeerMessage::List { shard, .. } => {
+            return (*shard < shards.get()).then_some(ShardIndex(*shard));
+        }
+    };
+    Some(shards.owner(id))
 }
 
 fn is_member(view: &View, members: PeerSet, name: &str) -> bool {

@@ -545,8 +545,11 @@ impl Peering {
                 self.counters.messages_sent += 1;
                 self.talking = self.talking.with(peer);
             } else {
-                to.has_gaps = true;
-                self.gapped = self.gapped.with(peer);
+                // A question for a list tells nothing that the peer could lack.
+                if !matches!(purpose, Purpose::List { .. }) {
+                    to.has_gaps = true;
+                    self.gapped = self.gapped.with(peer);
+                }
                 self.unheard.push((peer, purpose));
             }
         }

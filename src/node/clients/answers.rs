@@ -7,7 +7,8 @@ use crate::shard::effects::{Answer, Internal, Refusal};
 use crate::timestamp::Timestamp;
 use crate::wire::timer_path::write_public_id;
 
-use super::document::write_document;
+use crate::node::clients::document::write_document;
+use crate::node::clients::list_answers::write_list;
 
 /// Most characters of a reason that is sent. The reason may quote what a client sent.
 const REASON_BYTES_MAX: usize = 200;
@@ -99,7 +100,8 @@ pub fn write_too_many_creates(out: &mut Vec<u8>, quota: &Quota, persistence: Per
     write_error_with(out, 429, &header, &reason, persistence);
 }
 
-/// Appends an answer to another node (docs/compat/timer-service.md §5.2 and §5.3).
+/// Appends an answer to another node (docs/compat/timer-service.md §5.2 and §5.3), or of many
+/// timers.
 fn write_internal_answer(out: &mut Vec<u8>, internal: &Internal, persistence: Persistence) {
     match internal {
         Internal::Page { body, count, has_more } => {
@@ -111,7 +113,14 @@ fn write_internal_answer(out: &mut Vec<u8>, internal: &Internal, persistence: Pe
             write_body(out, status, "application/json", &extra, body, persistence);
         }
         Internal::Accepted => write_body(out, "202 Accepted", "text/plain", "", b"", persistence),
-        Internal::Part(_) => unreachable!("parts of a page are put together before"),
+        Internal::List(page) => {
+            let mut body = Vec::with_capacity(page.bytes + page.timers.len() * 256 + 256);
+            write_list(page, write_document, &mut body);
+            write_body(out, "200 OK", "application/json", "", &body, persistence);
+        }
+        Internal::Part(_) | Internal::ListPart(_) => {
+            unreachable!("parts of a page are put together before")
+        }
     }
 }
 

@@ -15,16 +15,16 @@ use crate::base::time::MonoNs;
 use crate::ring::{FarEnds, SocketId};
 use crate::shard::effects::{Answer, Refusal, Requester};
 use crate::wire::chunked::{ChunkError, ChunkedDecoder};
-use crate::wire::request_head::{Framing, HeadProgress, Method, parse_request_head};
+use crate::wire::request_head::{Framing, HeadProgress, parse_request_head};
 use crate::wire::timer_path::TimerPath;
 
-use crate::core::internal_api::PageHead;
 use crate::core::peers::handshake::{self, Asked};
 use crate::core::peers::hello::HelloRefusal;
 use crate::core::peers::secret::Word;
 use crate::node::buffer_pool::BufferPool;
 use crate::node::clients::access::{Access, authorize};
 use crate::node::clients::answers::{Persistence, write_continue};
+use crate::node::clients::lists::Paged;
 use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::service::{Api, Caller, Served, Service, too_long};
 use crate::node::deadlines::Deadline;
@@ -130,8 +130,8 @@ pub struct ClientConnection {
     /// Whether the first bytes are looked at before anything else: they may be those of a node that
     /// speaks TLS, or nothing may be said here in the clear.
     pub is_judged_first: bool,
-    /// The head of the present request, if it asks for a page of timers.
-    page: Option<Box<PageHead>>,
+    /// What the head of the present request says, if it asks for a page of timers.
+    page: Option<Box<Paged>>,
     /// The token that the client showed last.
     access: Option<Box<Access>>,
     own: ShardIndex,
@@ -528,7 +528,7 @@ impl ClientConnection {
         } else if let Some(place) = api.service.heads.remember(&head, &line, &rest[..used]) {
             self.last_head = place;
         }
-        self.page = page_head(&line, head.query, &rest[..used]);
+        self.page = Paged::of(&line, head.query, &rest[..used]);
         self.begin_body(api, caller, line, head.framing);
         if head.expects_continue && !self.is_closing && rest.len() == used {
             self.in_order(write_continue);
@@ -607,7 +607,7 @@ impl ClientConnection {
         let mut serve = |out: &mut Vec<u8>| {
             let (now, core, service) = (api.now, &mut *api.core, &mut *api.service);
             let served = match &page {
-                Some(head) => service.page((now, core), (from, caller), head, persistence, out),
+                Some(paged) => service.paged((now, core), (from, caller), paged, persistence, out),
                 None => service.serve((now, core), (from, caller), &line, body, out),
             };
             match served {
@@ -660,11 +660,4 @@ impl ClientConnection {
         }
         self.deadline.extend(self.began.unwrap_or(now).plus_ms(limits.idle_timeout_ms));
     }
-}
-
-/// Returns what the head of a request for a page of timers says. Such a request is a GET of the
-/// collection with a query; without a query it is a client's mistake.
-fn page_head(line: &RequestLine, query: Option<&str>, head: &[u8]) -> Option<Box<PageHead>> {
-    let is_page = line.path == TimerPath::Collection && line.method == Method::Get;
-    query.filter(|_| is_page).map(|query| Box::new(PageHead::of(query, head)))
 }

@@ -6,8 +6,10 @@ pub(crate) mod answers;
 pub(crate) mod connection;
 #[cfg(test)]
 mod connection_tests;
-mod document;
+pub(crate) mod document;
 mod head_memory;
+pub(crate) mod list_answers;
+mod lists;
 mod request_line;
 pub(crate) mod table;
 mod table_tls;

@@ -45,7 +45,7 @@ use crate::tls::session::Session;
 /// Bytes above which a content buffer goes back to the allocator after use.
 const CONTENT_BYTES_KEPT: usize = 64 << 10;
 /// The answer to what only clients ask for, where a node speaks TLS.
-const NODES_ONLY: &str = "this is TLS between nodes (cluster.tls), for what nodes say alone: \
+pub(super) const NODES_ONLY: &str = "this is TLS between nodes (cluster.tls), for what nodes say alone: \
     clients ask without TLS here, or over TLS at [node] listen_tls";
 /// The answer to a node that has not said who it is.
 const UPGRADE_FIRST: &str = "over TLS a node says who it is first: Upgrade: chronos-site/1";
@@ -258,7 +258,7 @@ impl Service {
                 let asked = self.ask_timestamps(from, line.count);
                 return self.settle(asked, persistence, out);
             }
-            (TimerPath::Collection, _) => return self.not_allowed(out, "POST", persistence),
+            (TimerPath::Collection, _) => return self.not_allowed(out, "GET, POST", persistence),
             (TimerPath::Timer(_), _) => {
                 return self.not_allowed(out, "GET, PUT, DELETE", persistence);
             }
@@ -626,7 +626,7 @@ impl Service {
     }
 
     /// Writes the refusal of a request that is not taken.
-    fn settle(
+    pub(super) fn settle(
         &mut self,
         taken: Result<(), (u16, String)>,
         persistence: Persistence,

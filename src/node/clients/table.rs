@@ -19,6 +19,7 @@ use crate::node::deadlines::Deadlines;
 use crate::node::handshakes::queue::Handshakes;
 use crate::node::handshakes::secured::Kind;
 use crate::node::io::Io;
+use crate::node::list_orders::ListOrders;
 use crate::node::owner::Owner;
 use crate::node::peers::sockets::PeerSockets;
 use crate::node::timestamps::issuer::{Denial, Issued, Issuer};
@@ -60,6 +61,8 @@ pub struct Clients {
     pub handshakes: Handshakes,
     /// Whether clients are served in the clear.
     pub takes_plain: bool,
+    /// What the control thread asks for, which is answered as clients are.
+    pub ordered: ListOrders,
     own: ShardIndex,
     pub(super) limits: Limits,
     pub(super) connections: Slots<ClientConnection>,
@@ -88,6 +91,7 @@ impl Clients {
             stuck_closed: 0,
             handshakes: Handshakes::default(),
             takes_plain: true,
+            ordered: ListOrders::default(),
             own,
             limits: limits.clone(),
             connections: Slots::new(),
@@ -328,7 +332,10 @@ impl Clients {
         for reply in replies.drain(..) {
             let place = reply.to.connection;
             let key = SlotKey { index: place, generation: reply.to.generation };
-            let Some(connection) = self.connections.get_mut(key) else { continue };
+            let Some(connection) = self.connections.get_mut(key) else {
+                self.ordered.end(reply);
+                continue;
+            };
             connection.answer(reply.to.request, &reply.answer, &mut self.service);
             self.recount(place);
             self.resume_if_paused(place);

@@ -3,6 +3,7 @@
 //! in the files of `shard/`, most of them under the name of their part.
 
 pub(super) mod collect;
+pub(super) mod list;
 pub(super) mod minting;
 pub(super) mod pace;
 pub(super) mod peers;

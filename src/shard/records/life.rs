@@ -101,6 +101,7 @@ impl Records {
         assert_eq!(removed, Some(slot), "the index names every record");
         let record = self.slab.remove(slot);
         // The journal may hold the timer still: it has not heard yet that the timer ended.
+        self.departures = self.departures.wrapping_add(u32::from(record.is_live()));
         if record.is_live() || self.changes.is_pending(slot) {
             self.changes.forgotten(record.id);
         }
@@ -234,6 +235,7 @@ impl Records {
             return slot;
         }
         let slot = self.slab.insert(record);
+        self.arrivals.note(slot);
         self.changes.whole(slot);
         self.links.ensure(slot);
         let slab = &self.slab;

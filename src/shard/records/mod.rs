@@ -17,6 +17,7 @@
 //! [`Records::next_in_trouble`] take a slot out and leave its state as it was;
 //! [`Records::transition`] gives the slot its next state and place. Nobody else moves a slot.
 
+mod arrivals;
 mod audit;
 mod authorities;
 mod changes;
@@ -55,6 +56,7 @@ use crate::store::wheel::{Advanced, Wheel};
 
 use super::config::ShardConfig;
 use super::tag_counts::TagCounts;
+use arrivals::Arrivals;
 use authorities::Authorities;
 use owners::Owners;
 use placements::Placements;
@@ -111,6 +113,9 @@ pub struct Records {
     counts: Counts,
     limits: Limits,
     changes: Changes,
+    arrivals: Arrivals,
+    /// Timers that other nodes hold in place of this one, since the start; wraps.
+    departures: u32,
 }
 
 impl Records {
@@ -136,6 +141,8 @@ impl Records {
                 promotion: config.cluster.promotion,
             },
             changes: Changes::default(),
+            arrivals: Arrivals::default(),
+            departures: 0,
         }
     }
 
@@ -211,6 +218,16 @@ impl Records {
     /// What the journal has not heard of, to take it or to note more.
     pub fn changes_mut(&mut self) -> &mut Changes {
         &mut self.changes
+    }
+
+    /// The records that began while somebody goes through all of them.
+    pub fn arrivals_mut(&mut self) -> &mut Arrivals {
+        &mut self.arrivals
+    }
+
+    /// How many timers have moved to other nodes; wraps.
+    pub fn departures(&self) -> u32 {
+        self.departures
     }
 
     /// What the tags of timers count.

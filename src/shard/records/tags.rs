@@ -79,6 +79,11 @@ impl Records {
         }
     }
 
+    /// Whether this node is the first to pop of the nodes that hold a timer and live.
+    pub fn is_first(&self, peers: &Peers, record: &Record) -> bool {
+        pops_first(peers, self.placements.get(record.placement))
+    }
+
     /// Counts all tags anew: another node died or returned, or there is another configuration.
     pub fn recount_tags(&mut self, peers: &Peers, tick: Tick) {
         let placements = &self.placements;

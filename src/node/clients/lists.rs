@@ -1,0 +1,79 @@
+//! What clients and nodes ask of the collection `/timers` with GET: a page of a list, or the page of
+//! timers that a node is to hold.
+
+use crate::base::time::Now;
+use crate::core::Core;
+use crate::core::internal_api::PageHead;
+use crate::shard::effects::Requester;
+use crate::wire::list_query::{ListQuery, is_of_nodes};
+use crate::wire::request_head::Method;
+use crate::wire::timer_path::TimerPath;
+
+use crate::node::clients::answers::Persistence;
+use crate::node::clients::request_line::RequestLine;
+use crate::node::clients::service::{Caller, NODES_ONLY, Served, Service};
+
+/// Why nobody gets a list who cannot show a token.
+const NEEDS_TOKENS: &str = "lists show every timer, so they need a token, and this node has none \
+    configured: set auth.tokens_file, or ask the admin listener";
+
+/// A GET of the collection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Paged {
+    /// A node asks which timers it is to hold.
+    OfNode(PageHead),
+    /// A client asks for a list, with this query.
+    List(Box<str>),
+}
+
+impl Paged {
+    /// What the head of a GET of the collection asks for; `None`: it is another request.
+    pub fn of(line: &RequestLine, query: Option<&str>, head: &[u8]) -> Option<Box<Self>> {
+        if line.path != TimerPath::Collection || line.method != Method::Get {
+            return None;
+        }
+        let query = query.unwrap_or("");
+        Some(Box::new(match is_of_nodes(query) {
+            true => Self::OfNode(PageHead::of(query, head)),
+            false => Self::List(query.into()),
+        }))
+    }
+}
+
+impl Service {
+    /// Takes a GET of the collection. Appends to `out` as [`Service::serve`] does.
+    pub fn paged(
+        &mut self,
+        (now, core): (Now, &mut Core),
+        (from, caller): (Requester, Caller<'_>),
+        paged: &Paged,
+        persistence: Persistence,
+        out: &mut Vec<u8>,
+    ) -> Served {
+        let query = match paged {
+            Paged::OfNode(head) => {
+                return self.page((now, core), (from, caller), head, persistence, out);
+            }
+            Paged::List(query) => query,
+        };
+        let begun = self.may_list(caller).and_then(|()| {
+            let query = ListQuery::read(query, now.wall);
+            query.map_err(|error| (400, error.to_string()))
+        });
+        let begun = begun.map(|query| core.list(now, from, query));
+        let served = self.settle(begun, persistence, out);
+        self.written += u64::from(served == Served::Written);
+        served
+    }
+
+    /// Whether the caller may see all timers. That its token may has been looked at before.
+    fn may_list(&self, caller: Caller<'_>) -> Result<(), (u16, String)> {
+        if caller.is_node {
+            return Err((403, NODES_ONLY.to_owned()));
+        }
+        match self.tokens {
+            Some(_) => Ok(()),
+            None => Err((403, NEEDS_TOKENS.to_owned())),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Pages of lists that the control thread asks a core for, on behalf of operators. The core answers
+//! into a place of the order; the control thread looks there. Nobody waits for a lock.
+
+use std::sync::Arc;
+
+use crossbeam_queue::ArrayQueue;
+
+use crate::base::ids::ShardIndex;
+use crate::base::slots::{SlotKey, Slots};
+use crate::shard::effects::{Answer, Reply, Requester};
+use crate::wire::list_query::ListQuery;
+
+/// The `connection` of a requester whose answers are for the control thread. No client has it.
+const ORDERED: u32 = u32::MAX - 2;
+
+/// A page that the control thread wants.
+#[derive(Debug)]
+pub struct ListOrder {
+    /// The page.
+    pub query: ListQuery,
+    answer: ArrayQueue<Answer>,
+}
+
+impl ListOrder {
+    /// An order without an answer.
+    pub fn new(query: ListQuery) -> Self {
+        Self { query, answer: ArrayQueue::new(1) }
+    }
+
+    /// Takes the answer, if it is there.
+    pub fn answer(&self) -> Option<Answer> {
+        self.answer.pop()
+    }
+}
+
+/// The orders that a core has not answered.
+#[derive(Debug, Default)]
+pub struct ListOrders(Slots<Arc<ListOrder>>);
+
+impl ListOrders {
+    /// Takes an order. Returns the requester in whose name the core is to be asked.
+    pub fn begin(&mut self, own: ShardIndex, order: Arc<ListOrder>) -> Requester {
+        let SlotKey { index, generation } = self.0.insert(order);
+        Requester { shard: own, connection: ORDERED, generation, request: index }
+    }
+
+    /// Takes an answer that is for nobody but the control thread.
+    pub fn end(&mut self, reply: Reply) {
+        let Requester { connection, generation, request, .. } = reply.to;
+        let key = SlotKey { index: request, generation };
+        if connection == ORDERED
+            && let Some(order) = self.0.remove(key)
+        {
+            // The place was empty, because the core answers once.
+            let _ = order.answer.push(reply.answer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::time::WallMs;
+
+    #[test]
+    fn an_answer_finds_its_order() {
+        let mut orders = ListOrders::default();
+        let query = ListQuery::read("limit=3", WallMs(0)).expect("good");
+        let order = Arc::new(ListOrder::new(query));
+        let to = orders.begin(ShardIndex(0), order.clone());
+        orders.end(Reply::at_once(Requester { connection: 7, ..to }, Answer::NotFound));
+        assert_eq!(order.answer(), None, "that was a client's");
+        orders.end(Reply::at_once(to, Answer::NotFound));
+        orders.end(Reply::at_once(to, Answer::NotFound));
+        assert_eq!(order.answer(), Some(Answer::NotFound));
+        assert_eq!(order.answer(), None);
+    }
+}

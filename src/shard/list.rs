@@ -1,0 +1,232 @@
+//! Parts of lists of timers: `GET /timers`. A shard answers each question at once, after a bounded
+//! amount of work, with the timers found so far and the place up to which none is missing. Nothing
+//! goes on when nobody asks.
+//!
+//! - A part has timers in the order of their places, which never change (`wire::timer_list`). So
+//!   pages of a list neither repeat nor leave out a timer that is there all the time.
+//! - Every holder of a timer tells of it, whichever rank acts; whoever puts the page together
+//!   drops doubles. So a timer that moves between two pages is neither lost nor seen twice.
+//! - What only the first rank knows, the state, is asked of the first rank alone.
+
+use crate::base::ids::Slot;
+use crate::base::time::Now;
+use crate::timer::definition::Content;
+use crate::wire::callback_uri::host_and_port;
+use crate::wire::peer_message::PeerMessageError;
+use crate::wire::timer_list::{
+    Filter, ListAsk, ListedCopy, ListedState, PartHead, Place, STATES_ALL, begin_part, end_part,
+    write_listed,
+};
+
+use super::Shard;
+use super::records::{Record, Records, State};
+
+/// Looks for one part: some 100 us.
+const LOOKS_PER_PART: u32 = 10_000;
+/// What a look costs at the content of a timer, whose bytes lie elsewhere.
+const LOOKS_PER_CONTENT: u32 = 8;
+/// What it costs to find one timer of a window and to write it.
+const LOOKS_PER_TIMER: u32 = 40;
+/// Bytes of a part above which it ends. The next part goes on there.
+const PART_BYTES_MAX: usize = 64 << 10;
+
+impl Shard {
+    /// Answers a question for timers of a list with a part. `Err`: the question is none.
+    pub(super) fn list_part(&mut self, now: Now, ask: &[u8]) -> Result<Vec<u8>, PeerMessageError> {
+        let ask = ListAsk::decode(ask)?;
+        let tick = now.mono.tick_floor();
+        self.take_arrivals();
+        let all = self.lists.looks(tick, LOOKS_PER_PART);
+        let mut looks = all;
+        let mut part = Vec::new();
+        begin_part(&mut part);
+        let (until, is_done) = self.fill_part(now, &ask, &mut looks, &mut part);
+        self.lists.spend(all - looks);
+        self.counters.list_looks += u64::from(all - looks);
+        let is_starved = self.lists.looks(tick, 1) == 0;
+        let (shards, departures) = (self.config.shards.get(), self.records.departures());
+        let head = PartHead { is_done, is_starved, shards, departures, until };
+        end_part(&mut part, &head);
+        self.records.arrivals_mut().watch(self.lists.has_windows());
+        Ok(part)
+    }
+
+    /// Takes timers into windows that have come since, from clients or from other nodes. A timer
+    /// that has moved here may be one that no other node tells of any more.
+    fn take_arrivals(&mut self) {
+        match self.records.arrivals_mut().take() {
+            Ok(slots) => {
+                for slot in slots {
+                    // It may be gone already, or another.
+                    if self.records.contains(slot) {
+                        self.lists.arrived(slot, Place::of(self.records.get(slot).id));
+                    }
+                }
+            }
+            Err(()) => self.lists.forget(),
+        }
+    }
+
+    /// Appends timers of a list to a part, as far as the looks allow. Returns the place up to which
+    /// no timer is missing, and whether no timer follows.
+    fn fill_part(
+        &mut self,
+        now: Now,
+        ask: &ListAsk<'_>,
+        looks: &mut u32,
+        part: &mut Vec<u8>,
+    ) -> (Place, bool) {
+        let mut at = ask.from;
+        let mut left = ask.limit;
+        while *looks > 0 && left > 0 && part.len() <= PART_BYTES_MAX {
+            let Some(place) = self.next_listed(now, ask, at, looks) else { return (at, false) };
+            let place = match place {
+                Found::Place(place) => place,
+                Found::Nothing(until) => match until {
+                    // The window is used up. The next one begins behind it.
+                    Some(until) => {
+                        at = until;
+                        continue;
+                    }
+                    None => return (at, true),
+                },
+            };
+            *looks = looks.saturating_sub(LOOKS_PER_TIMER);
+            if self.write_part(now, &ask.filter, place, part) {
+                left -= 1;
+                self.counters.listed += 1;
+            }
+            match place.next() {
+                Some(next) => at = next,
+                None => return (place, true),
+            }
+        }
+        (at, false)
+    }
+
+    /// Finds the next place of a list in its window, and goes on with the window if it is not
+    /// complete. `None`: the looks are used up, or there is no room for a window.
+    fn next_listed(
+        &mut self,
+        now: Now,
+        ask: &ListAsk<'_>,
+        at: Place,
+        looks: &mut u32,
+    ) -> Option<Found> {
+        let Some(window) = self.lists.window(now.mono.tick_floor(), ask.walk, at) else {
+            // Others have all windows. The question comes again in the next tick.
+            self.lists.spend(u32::MAX);
+            return None;
+        };
+        if let Some(next) = window.next {
+            let mut slots = self.records.occupied_from(next);
+            loop {
+                if *looks == 0 {
+                    return None;
+                }
+                *looks -= 1;
+                let Some(slot) = slots.next() else {
+                    window.next = None;
+                    break;
+                };
+                window.next = Some(Slot(slot.0 + 1));
+                let record = self.records.get(slot);
+                let place = Place::of(record.id);
+                if window.covers(place) && is_listed(&self.records, now, record, &ask.filter, looks)
+                {
+                    window.insert(place);
+                }
+            }
+        }
+        let (place, spent) = window.first_from(at);
+        *looks = looks.saturating_sub(spent);
+        Some(place.map_or(Found::Nothing(window.until), Found::Place))
+    }
+
+    /// Appends the timer of a place to a part, if it is there and in the list still.
+    fn write_part(&self, now: Now, filter: &Filter<'_>, place: Place, part: &mut Vec<u8>) -> bool {
+        let Some(slot) = self.find(place.id()) else { return false };
+        let record = self.records.get(slot);
+        if !is_listed(&self.records, now, record, filter, &mut 0) {
+            return false;
+        }
+        let is_first = self.records.is_first(&self.peers, record);
+        if filter.states != STATES_ALL && !is_first {
+            return false;
+        }
+        let Some(state) = listed_state(record.state) else { return false };
+        let tick = now.mono.tick_floor();
+        let mut copy = self.copy_of(record);
+        copy.start_ms = tick - record.start;
+        let due = record.due();
+        let signed = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
+        let due_in_ms = signed(due - tick) - signed(tick - due);
+        write_listed(&ListedCopy { state, is_first, due_in_ms, copy }, part);
+        true
+    }
+}
+
+/// What a window has next.
+enum Found {
+    Place(Place),
+    /// Nothing up to this place; `None`: nothing at all.
+    Nothing(Option<Place>),
+}
+
+fn listed_state(state: State) -> Option<ListedState> {
+    match state {
+        State::Armed => Some(ListedState::Armed),
+        State::Ready => Some(ListedState::Ready),
+        State::InFlight => Some(ListedState::InFlight),
+        State::BackingOff => Some(ListedState::BackingOff),
+        State::HandedOver => Some(ListedState::HandedOver),
+        State::Tombstone => None,
+    }
+}
+
+/// Whether a record is in a list by what it is.
+fn is_listed(
+    records: &Records,
+    now: Now,
+    record: &Record,
+    filter: &Filter<'_>,
+    looks: &mut u32,
+) -> bool {
+    let Some(state) = listed_state(record.state) else { return false };
+    if filter.states & state.bit() == 0 {
+        return false;
+    }
+    if filter.due_after.is_some() || filter.due_before.is_some() {
+        let tick = now.mono.tick_floor();
+        let due = record.due();
+        // By this node's wall clock; what is overdue lies in its past.
+        let due = now.wall.0.saturating_add(due - tick).saturating_sub(tick - due);
+        if filter.due_after.is_some_and(|after| due < after.0)
+            || filter.due_before.is_some_and(|before| due >= before.0)
+        {
+            return false;
+        }
+    }
+    if let Some(host) = filter.host
+        && !is_at(host_and_port(records.authority_of(record)), host)
+    {
+        return false;
+    }
+    let Some(tag) = filter.tag else { return true };
+    *looks = looks.saturating_sub(LOOKS_PER_CONTENT);
+    let content = Content::decode(records.content_of(record));
+    content.is_counted() && content.tags().as_slice().iter().any(|held| held.kind == tag)
+}
+
+/// Whether an authority is that of a host, which is named with or without a port.
+fn is_at(authority: &str, host: &str) -> bool {
+    if authority.eq_ignore_ascii_case(host) {
+        return true;
+    }
+    let Some((name, port)) = authority.rsplit_once(':') else { return false };
+    port.bytes().all(|byte| byte.is_ascii_digit()) && name.eq_ignore_ascii_case(host)
+}
+
+#[cfg(test)]
+#[path = "list_tests.rs"]
+mod tests;

@@ -1,0 +1,345 @@
+//! Lists of timers: what a shard has found for pages that follow, and its time for lists.
+//!
+//! No order of all timers is kept: it would cost every timer memory and every create time. Instead
+//! a shard goes through its records, in portions, and keeps the first places of a list from some
+//! place on: the *window*. Pages are taken from the window; the next window begins where it ends.
+
+use crate::base::ids::Slot;
+use crate::base::time::Tick;
+use crate::wire::timer_list::Place;
+
+/// Places in a window. Above this the last of them give way: 512 KiB, and as much again while a
+/// bucket grows.
+pub const WINDOW_MAX: usize = 1 << 16;
+/// Buckets of a window, as a power of two. A full window has some 64 places in each.
+const BUCKETS_LOG2: u32 = 10;
+/// Windows at a time. Further lists wait until one of them is idle.
+pub const WINDOWS_MAX: usize = 16;
+/// A window that was not asked for in this time gives way to that of another list.
+const IDLE_MS: u64 = 200;
+/// A window that was not asked for in this time is given up.
+const KEPT_MS: u64 = 60_000;
+
+/// What a shard may do for lists in one tick, in looks at a record of some 10 ns each: a quarter of
+/// the time of a core, while somebody asks.
+const LOOKS_PER_TICK: u32 = 25_000;
+
+/// The first places of a list from some place on.
+#[derive(Debug)]
+pub struct Window {
+    /// Which list.
+    pub walk: u64,
+    from: Place,
+    /// All places of the list before this one are in the window; `None`: all of them are.
+    pub until: Option<Place>,
+    /// A bucket has the places of a range of `1 << shift`, from `from` on.
+    shift: u32,
+    buckets: Vec<Bucket>,
+    len: usize,
+    /// Where the walk through the records goes on; `None`: the walk is done.
+    pub next: Option<Slot>,
+    used_at: Tick,
+}
+
+#[derive(Debug, Default)]
+struct Bucket {
+    places: Vec<Place>,
+    is_sorted: bool,
+}
+
+impl Window {
+    fn new(walk: u64, from: Place, used_at: Tick) -> Self {
+        let mut window = Self {
+            walk,
+            from,
+            until: None,
+            shift: 0,
+            buckets: Vec::new(),
+            len: 0,
+            next: Some(Slot(0)),
+            used_at,
+        };
+        window.spread(u64::MAX - from.0);
+        window
+    }
+
+    /// Makes empty buckets for the places up to `span` behind the first.
+    fn spread(&mut self, span: u64) {
+        self.shift = (u64::BITS - span.leading_zeros()).saturating_sub(BUCKETS_LOG2);
+        self.buckets.clear();
+        self.buckets.resize_with((span >> self.shift) as usize + 1, Bucket::default);
+    }
+
+    fn bucket_of(&self, place: Place) -> usize {
+        ((place.0 - self.from.0) >> self.shift) as usize
+    }
+
+    /// Whether a place belongs in the window.
+    #[inline]
+    pub fn covers(&self, place: Place) -> bool {
+        self.from <= place && self.until.is_none_or(|until| place < until)
+    }
+
+    /// Takes in a place that the window covers. In a full window the last places give way.
+    pub fn insert(&mut self, place: Place) {
+        let bucket = self.bucket_of(place);
+        self.buckets[bucket].places.push(place);
+        self.buckets[bucket].is_sorted = false;
+        self.len += 1;
+        while self.len > WINDOW_MAX {
+            self.drop_last();
+        }
+    }
+
+    /// Lets the places of the last bucket go. If all places are in one bucket, spreads them over
+    /// more buckets instead.
+    fn drop_last(&mut self) {
+        let is_filled = |bucket: &Bucket| !bucket.places.is_empty();
+        let last = self.buckets.iter().rposition(is_filled).unwrap_or(0);
+        // Behind the last bucket begins what the window has nothing of.
+        let begin = |bucket: usize| Place(self.from.0 + ((bucket as u64) << self.shift));
+        if last > 0 {
+            self.until = Some(begin(last));
+            self.len -= self.buckets[last].places.len();
+            self.buckets.truncate(last);
+            return;
+        }
+        if self.buckets.len() > 1 {
+            self.until = Some(begin(1));
+        }
+        let places = std::mem::take(&mut self.buckets[0].places);
+        // A bucket of one place cannot overflow, because each place comes once or twice.
+        self.spread((1_u64 << self.shift) - 1);
+        for place in places {
+            let bucket = self.bucket_of(place);
+            self.buckets[bucket].places.push(place);
+        }
+    }
+
+    /// The first place of the window from `from` on, and how many looks it took to find.
+    pub fn first_from(&mut self, from: Place) -> (Option<Place>, u32) {
+        let mut looks = 0;
+        let first = self.bucket_of(from);
+        for (number, bucket) in self.buckets.iter_mut().enumerate().skip(first) {
+            looks += 1;
+            if !bucket.is_sorted {
+                looks += bucket.places.len() as u32;
+                bucket.places.sort_unstable();
+                bucket.is_sorted = true;
+            }
+            let places = &bucket.places;
+            let at = if number > first { 0 } else { places.partition_point(|place| *place < from) };
+            if let Some(place) = places.get(at) {
+                return (Some(*place), looks);
+            }
+        }
+        (None, looks)
+    }
+}
+
+/// What a shard has for lists.
+#[derive(Debug, Default)]
+pub struct Lists {
+    windows: Vec<Window>,
+    /// The tick of which `looks` are what is left.
+    tick: Tick,
+    looks: u32,
+}
+
+impl Lists {
+    /// Takes in a record that has begun in a slot that windows may have passed.
+    pub fn arrived(&mut self, slot: Slot, place: Place) {
+        for window in &mut self.windows {
+            if window.covers(place) && window.next.is_none_or(|next| slot < next) {
+                window.insert(place);
+            }
+        }
+    }
+
+    /// Gives up all windows, because they may lack records that have begun since.
+    pub fn forget(&mut self) {
+        self.windows.clear();
+    }
+
+    /// Whether there are windows.
+    pub fn has_windows(&self) -> bool {
+        !self.windows.is_empty()
+    }
+
+    /// The looks that are left of this tick, at most `most`.
+    pub fn looks(&mut self, tick: Tick, most: u32) -> u32 {
+        if self.tick != tick {
+            (self.tick, self.looks) = (tick, LOOKS_PER_TICK);
+        }
+        self.looks.min(most)
+    }
+
+    /// Notes that looks were made.
+    pub fn spend(&mut self, looks: u32) {
+        self.looks = self.looks.saturating_sub(looks);
+    }
+
+    /// The window of a list that covers a place. `None`: there are as many windows as may be.
+    pub fn window(&mut self, tick: Tick, walk: u64, from: Place) -> Option<&mut Window> {
+        let is_of = |window: &Window| window.walk == walk;
+        let place = match self.windows.iter().position(is_of) {
+            Some(place) => {
+                if !self.windows[place].covers(from) {
+                    self.windows[place] = Window::new(walk, from, tick);
+                }
+                place
+            }
+            None => {
+                if self.windows.len() >= WINDOWS_MAX {
+                    let oldest =
+                        (0..WINDOWS_MAX).min_by_key(|&place| self.windows[place].used_at)?;
+                    if tick - self.windows[oldest].used_at < IDLE_MS {
+                        return None;
+                    }
+                    self.windows.swap_remove(oldest);
+                }
+                self.windows.push(Window::new(walk, from, tick));
+                self.windows.len() - 1
+            }
+        };
+        self.windows[place].used_at = tick;
+        self.windows.get_mut(place)
+    }
+
+    /// When a window is given up, given that nobody asks.
+    pub fn next_wake(&self) -> Option<Tick> {
+        self.windows.iter().map(|window| window.used_at + KEPT_MS).min()
+    }
+
+    /// Gives up windows that nobody has asked for lately. Returns whether these were the last ones.
+    pub fn end_idle(&mut self, tick: Tick) -> bool {
+        if self.windows.is_empty() {
+            return false;
+        }
+        self.windows.retain(|window| tick - window.used_at < KEPT_MS);
+        self.windows.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn all(window: &mut Window) -> Vec<Place> {
+        let mut from = Some(window.from);
+        let mut found = Vec::new();
+        while let Some(at) = from
+            && window.covers(at)
+            && let (Some(place), _) = window.first_from(at)
+        {
+            found.push(place);
+            from = place.next();
+        }
+        found
+    }
+
+    #[test]
+    fn a_full_window_keeps_its_first_places() {
+        let mut window = Window::new(1, Place(0), Tick(0));
+        let mut model = BTreeSet::new();
+        for number in 0..3 * WINDOW_MAX as u64 {
+            let place = Place(crate::base::ids::mix(number));
+            model.insert(place);
+            if window.covers(place) {
+                window.insert(place);
+            }
+        }
+        let until = window.until.expect("it is full");
+        assert!(window.len > WINDOW_MAX - WINDOW_MAX / 100, "{}", window.len);
+        assert!(all(&mut window).into_iter().eq(model.range(..until).copied()));
+    }
+
+    #[test]
+    fn neighbours_are_kept_in_order_too() {
+        // Ids that a client chose, so that all places lie in one bucket.
+        for (from, first) in [(0, 5), (7, 7), (1 << 63, (1 << 63) + 99)] {
+            let mut window = Window::new(1, Place(from), Tick(0));
+            let last = first + 2 * WINDOW_MAX as u64;
+            for place in (first..last).rev().map(Place) {
+                if window.covers(place) {
+                    window.insert(place);
+                }
+            }
+            let until = window.until.expect("it is full").0;
+            assert!(until > first, "something is left");
+            let kept: Vec<_> = (first..until).map(Place).collect();
+            assert_eq!(all(&mut window), kept);
+            assert!(window.buckets.len() <= 2 << BUCKETS_LOG2);
+        }
+    }
+
+    #[test]
+    fn the_last_places_of_all_are_reached() {
+        let first = u64::MAX - 2 * WINDOW_MAX as u64;
+        let (mut from, mut found, mut windows) = (Place(0), Vec::new(), 0);
+        loop {
+            let mut window = Window::new(1, from, Tick(0));
+            for place in (first..=u64::MAX).map(Place) {
+                if window.covers(place) {
+                    window.insert(place);
+                }
+            }
+            found.extend(all(&mut window));
+            windows += 1;
+            match window.until {
+                Some(until) => from = until,
+                None => break,
+            }
+        }
+        assert!(windows < 12, "{windows} windows");
+        assert!(found.into_iter().eq((first..=u64::MAX).map(Place)));
+    }
+
+    #[test]
+    fn a_list_gets_a_window_when_another_is_idle() {
+        let mut lists = Lists::default();
+        for walk in 0..WINDOWS_MAX as u64 {
+            assert!(lists.window(Tick(walk), walk, Place(0)).is_some());
+        }
+        assert!(lists.window(Tick(IDLE_MS - 1), 99, Place(0)).is_none());
+        assert!(lists.window(Tick(IDLE_MS), 99, Place(0)).is_some(), "the first was idle");
+        assert!(lists.window(Tick(IDLE_MS), 0, Place(0)).is_none());
+        assert_eq!(lists.next_wake(), Some(Tick(1 + KEPT_MS)));
+        assert!(!lists.end_idle(Tick(KEPT_MS)), "one is left");
+        assert!(lists.end_idle(Tick(IDLE_MS + KEPT_MS)));
+        assert!(!lists.end_idle(Tick(IDLE_MS + KEPT_MS)), "there is none");
+        assert_eq!(lists.next_wake(), None);
+    }
+
+    #[test]
+    fn looks_come_back_with_the_next_tick() {
+        let mut lists = Lists::default();
+        assert_eq!(lists.looks(Tick(1), u32::MAX), LOOKS_PER_TICK);
+        lists.spend(LOOKS_PER_TICK - 10);
+        assert_eq!((lists.looks(Tick(1), 100), lists.looks(Tick(1), 4)), (10, 4));
+        lists.spend(1_000);
+        assert_eq!(lists.looks(Tick(1), 100), 0);
+        assert_eq!(lists.looks(Tick(2), 100), 100);
+    }
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_set(
+            from in prop_oneof![Just(0), any::<u64>()],
+            places in prop::collection::vec(prop_oneof![any::<u64>(), 0_u64..99], 0..300)
+        ) {
+            let mut window = Window::new(1, Place(from), Tick(0));
+            let places: BTreeSet<_> = places.into_iter().map(Place).collect();
+            for place in &places {
+                if window.covers(*place) {
+                    window.insert(*place);
+                }
+            }
+            prop_assert!(all(&mut window).into_iter().eq(places.range(Place(from)..).copied()));
+        }
+    }
+}

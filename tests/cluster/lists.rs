@@ -1,0 +1,156 @@
+//! Lists of a whole cluster: whichever node is asked, whatever moves between two pages.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+
+use kit::client::{Answer, request_with};
+use kit::runner::Story;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::harness::{Cluster, Setup, until};
+use super::scaling::scale;
+use super::timers::Order;
+
+pub const STORIES: &[Story] = &[
+    ("every_node_lists_the_timers_of_all", every_node_lists_the_timers_of_all),
+    ("a_list_outlives_a_death_and_says_what_it_lacks", a_list_outlives_a_death),
+    ("timers_that_move_between_pages_are_seen_once", timers_that_move_are_seen_once),
+];
+
+/// A token, and its SHA-256.
+const TOKEN: (&str, &str) =
+    ("hello", "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824");
+
+struct Listed {
+    cluster: Cluster,
+    _folder: TempDir,
+}
+
+impl Listed {
+    fn running(places: &[usize]) -> Listed {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("tokens");
+        std::fs::write(&file, format!("all client {}\n", TOKEN.1)).expect("written");
+        let permissions = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&file, permissions).expect("its own file");
+        let local = format!("\n[auth]\ntokens_file = {}\n", file.display());
+        let mut cluster = Cluster::with(Setup { local, ..Setup::default() });
+        cluster.begin(places);
+        cluster.await_alive(places);
+        Listed { cluster, _folder: folder }
+    }
+
+    fn ask(&self, place: usize, method: &str, path: &str, body: &str) -> Answer {
+        let header = format!("Authorization: Bearer {}\r\n", TOKEN.0);
+        let answer = request_with(self.cluster.address(place), method, path, &header, body);
+        answer.unwrap_or_else(|error| panic!("node {}: {error}", place + 1))
+    }
+
+    /// Creates timers that do not pop, at these nodes in turn. Returns the ids.
+    fn create(&self, places: &[usize], count: usize, factor: u8) -> BTreeSet<String> {
+        let document =
+            Order::once(3_600_000).factor(factor).document("http://127.0.0.1:9/never", "x");
+        let of = |at: usize| {
+            let answer = self.ask(places[at % places.len()], "POST", "/timers", &document);
+            id(answer.location())
+        };
+        (0..count).map(of).collect()
+    }
+
+    fn page(&self, place: usize, query: &str) -> Value {
+        let answer = self.ask(place, "GET", &format!("/timers?{query}"), "");
+        assert_eq!(answer.status, 200, "{query}: {answer:?}");
+        serde_json::from_str(&answer.body).expect("JSON")
+    }
+
+    /// All ids of a list, one page after the other; `between` is called after each page.
+    fn all(
+        &mut self,
+        place: usize,
+        query: &str,
+        mut between: impl FnMut(&mut Self, usize),
+    ) -> BTreeSet<String> {
+        let (mut all, mut cursor) = (Vec::new(), String::new());
+        for page in 0.. {
+            let told = self.page(place, &format!("{query}{cursor}"));
+            all.extend(ids(&told));
+            match told["cursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => break,
+            }
+            between(self, page);
+        }
+        let unique: BTreeSet<_> = all.iter().cloned().collect();
+        assert_eq!(unique.len(), all.len(), "each once");
+        unique
+    }
+}
+
+/// The id in a location; what follows it changes with the cluster.
+fn id(location: &str) -> String {
+    location["/timers/".len()..][..16].to_owned()
+}
+
+fn ids(page: &Value) -> Vec<String> {
+    let timers = page["timers"].as_array().expect("an array");
+    timers.iter().map(|timer| id(timer["location"].as_str().expect("text"))).collect()
+}
+
+const THREE: [usize; 3] = [0, 1, 2];
+
+fn every_node_lists_the_timers_of_all() {
+    let mut listed = Listed::running(&THREE);
+    // Timers that one node holds alone, too: nobody else can tell of them.
+    let mut made = listed.create(&THREE, 60, 2);
+    made.extend(listed.create(&THREE, 30, 1));
+    for place in THREE {
+        assert_eq!(listed.all(place, "limit=11", |_, _| {}), made, "node {}", place + 1);
+        let page = listed.page(place, "limit=1000");
+        assert_eq!(ids(&page).len(), made.len(), "node {}", place + 1);
+        assert!(page.get("incomplete").is_none(), "{page}");
+        let states = page["timers"].as_array().expect("an array");
+        assert!(states.iter().all(|timer| timer["state"] == "armed"), "{page}");
+        assert_eq!(listed.all(place, "state=armed&limit=50", |_, _| {}), made);
+        assert!(listed.all(place, "state=ready", |_, _| {}).is_empty());
+    }
+    // Another node goes on with the list.
+    let first = listed.page(0, "limit=40");
+    let cursor = first["cursor"].as_str().expect("more follow");
+    let rest = listed.page(1, &format!("limit=1000&cursor={cursor}"));
+    let both: BTreeSet<_> = ids(&first).into_iter().chain(ids(&rest)).collect();
+    assert_eq!(both, made);
+}
+
+fn a_list_outlives_a_death() {
+    let mut listed = Listed::running(&THREE);
+    let made = listed.create(&THREE, 90, 2);
+    let seen = listed.all(0, "limit=9", |listed, page| {
+        if page == 3 {
+            listed.cluster.kill(2);
+            listed.cluster.await_dead(&[0, 1], 2);
+        }
+    });
+    assert_eq!(seen, made, "another node holds each timer");
+    let page = listed.page(0, "limit=1");
+    let told = page["incomplete"][0].as_str().expect("a sentence");
+    let name = &listed.cluster.names[2];
+    let wanted = format!("{name}: not reached; timers that no other node holds are missing");
+    assert_eq!(told, wanted);
+    listed.cluster.start(2);
+    until("the list to be complete again", || {
+        listed.page(0, "limit=1").get("incomplete").is_none().then_some(())
+    });
+    assert_eq!(listed.all(0, "limit=20", |_, _| {}), made);
+}
+
+fn timers_that_move_are_seen_once() {
+    let mut listed = Listed::running(&[0, 1]);
+    let made = listed.create(&[0, 1], 120, 1);
+    let seen = listed.all(1, "limit=10", |listed, page| {
+        if page == 4 {
+            scale(&mut listed.cluster, &[1], &[2, 3], &[0]);
+        }
+    });
+    assert_eq!(seen, made);
+}
