@@ -134,6 +134,8 @@ pub enum Bug {
     OneAttemptTooMany = 84,
     /// A retry policy makes no pauses.
     PolicyWithoutPauses = 85,
+    /// A pop that is given up leaves no dead letter.
+    GivenUpLeavesNoLetter = 90,
 }
 
 impl Bug {

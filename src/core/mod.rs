@@ -7,6 +7,7 @@ pub(crate) mod gather;
 pub mod internal_api;
 pub(crate) mod internal_document;
 pub mod journal;
+pub(crate) mod letter_jobs;
 pub(crate) mod lists;
 pub mod mesh;
 pub mod peers;
@@ -23,9 +24,10 @@ use crate::cluster::wall_clocks::ClockVerdict;
 use crate::journal::Position;
 use crate::shard::effects::{
     Answer, Attempt, CallbackOutcome, Dialect, Event, Internal, LISTED, Outbox, PeerReply, Purpose,
-    Refusal, Reply, Request, Requester, Ticket,
+    Refusal, Reply, Request, Requester, Target, Ticket,
 };
 use crate::shard::{Shard, ShardConfig};
+use crate::wire::dead_letter::LetterUse;
 use crate::wire::list_query::ListQuery;
 use crate::wire::peer_message::PeerMessage;
 use crate::wire::resync_json::Reference;
@@ -33,6 +35,7 @@ use crate::wire::resync_json::Reference;
 use crate::core::copies::Copies;
 use crate::core::gather::{GATHERED, Gathers, PageAsked};
 use crate::core::journal::{CoreJournal, JournalCounters, WaitingResult};
+use crate::core::letter_jobs::{LETTERS, LetterJobs};
 use crate::core::lists::{Lists, Order, Whom};
 use crate::core::mesh::{MeshPort, Message, Remote};
 use crate::core::peers::actions::{InboundId, PeerAction, PeerError};
@@ -60,6 +63,7 @@ pub struct Core {
     inbounds: Inbounds,
     gathers: Gathers,
     lists: Lists,
+    letter_jobs: LetterJobs,
     journal: Option<Box<CoreJournal>>,
     /// Since when all shards of the node are complete, and since when this one told that it is.
     complete_since: CompleteSince,
@@ -104,6 +108,7 @@ impl Core {
             shard: Shard::new(config, now),
             gathers: Gathers::default(),
             lists: Lists::default(),
+            letter_jobs: LetterJobs::default(),
             journal: None,
             complete_since: identity.complete_since,
             told_complete: WallMs(0),
@@ -163,16 +168,20 @@ impl Core {
     pub fn request(&mut self, now: Now, from: Requester, request: Request<'_>) {
         let owner = match request {
             Request::Create(_) => self.own,
-            Request::Update(target, _) | Request::Delete(target) | Request::Read(target) => {
-                self.shards.owner(target.id)
-            }
+            Request::Update(target, _)
+            | Request::Delete(target)
+            | Request::Read(target)
+            | Request::Letter(target, _) => self.shards.owner(target.id),
             Request::Merge(copy) => self.shards.owner(copy.standing.id),
             Request::Collect(_) | Request::Forget(_) | Request::List(_) => {
                 unreachable!("every shard is asked for its own part")
             }
         };
         let refusal = match request {
-            Request::Create(_) | Request::Update(..) | Request::Delete(_) => {
+            Request::Create(_)
+            | Request::Update(..)
+            | Request::Delete(_)
+            | Request::Letter(_, LetterUse::Replay | LetterUse::Delete) => {
                 self.peering.refuses_writes()
             }
             _ => None,
@@ -224,7 +233,15 @@ impl Core {
     fn list_on(&mut self, now: Now) {
         let mut orders = Vec::new();
         let view = self.peering.view().clone();
-        self.lists.tick(now, (self.own, &view), &mut orders, &mut self.outbox.replies);
+        let (mut late, mut letters) = (Vec::new(), Vec::new());
+        self.lists.tick(now, (self.own, &view), &mut orders, &mut late);
+        for page in late {
+            let page = self.letter_jobs.begin(self.own, page, &mut letters);
+            self.outbox.replies.extend(page);
+        }
+        for (from, target, wanted) in letters {
+            self.request(now, from, Request::Letter(target, wanted));
+        }
         for Order { whom, from, ask } in orders {
             match whom {
                 Whom::Shard(shard) => self.ask(now, shard, from, &Request::List(&ask)),
@@ -360,6 +377,22 @@ impl Core {
     /// Moves the answers for clients of this core into `replies`, and sends the other answers over
     /// the mesh.
     pub fn replies(&mut self, replies: &mut Vec<Reply>) {
+        let mut orders = Vec::new();
+        self.sort_replies(replies, &mut orders);
+        // What is asked for letters of a page may be answered at once, and end the page.
+        while !orders.is_empty() {
+            for (from, target, wanted) in orders.drain(..) {
+                self.request(self.now, from, Request::Letter(target, wanted));
+            }
+            self.sort_replies(replies, &mut orders);
+        }
+    }
+
+    fn sort_replies(
+        &mut self,
+        replies: &mut Vec<Reply>,
+        orders: &mut Vec<(Requester, Target, LetterUse)>,
+    ) {
         if let Some(journal) = &mut self.journal {
             let replies = &mut self.outbox.replies;
             let is_held = |reply: &mut Reply| !journal.may_leave(reply.after);
@@ -374,7 +407,13 @@ impl Core {
                     None => continue,
                 }
             } else if reply.to.connection == LISTED && reply.to.shard == self.own {
-                match self.lists.take(self.now, self.peering.view(), reply) {
+                let page = self.lists.take(self.now, self.peering.view(), reply);
+                match page.and_then(|page| self.letter_jobs.begin(self.own, page, orders)) {
+                    Some(page) => page,
+                    None => continue,
+                }
+            } else if reply.to.connection == LETTERS && reply.to.shard == self.own {
+                match self.letter_jobs.take(&reply) {
                     Some(page) => page,
                     None => continue,
                 }

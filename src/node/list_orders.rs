@@ -1,4 +1,4 @@
-//! Pages of lists that the control thread asks a core for, on behalf of operators. The core answers
+//! Pages of lists, and dead letters, that the control thread asks a core for, on behalf of operators. The core answers
 //! into a place of the order; the control thread looks there. Nobody waits for a lock.
 
 use std::sync::Arc;
@@ -7,24 +7,34 @@ use crossbeam_queue::ArrayQueue;
 
 use crate::base::ids::ShardIndex;
 use crate::base::slots::{SlotKey, Slots};
-use crate::shard::effects::{Answer, Reply, Requester};
+use crate::shard::effects::{Answer, Reply, Requester, Target};
+use crate::wire::dead_letter::LetterUse;
 use crate::wire::list_query::ListQuery;
 
 /// The `connection` of a requester whose answers are for the control thread. No client has it.
 const ORDERED: u32 = u32::MAX - 2;
 
-/// A page that the control thread wants.
+/// What an operator asks for.
+#[derive(Clone, Debug)]
+pub enum Ordered {
+    /// A page of a list.
+    List(ListQuery),
+    /// What is to be done with one dead letter.
+    Letter(Target, LetterUse),
+}
+
+/// What the control thread wants.
 #[derive(Debug)]
 pub struct ListOrder {
-    /// The page.
-    pub query: ListQuery,
+    /// What it is.
+    pub what: Ordered,
     answer: ArrayQueue<Answer>,
 }
 
 impl ListOrder {
     /// An order without an answer.
-    pub fn new(query: ListQuery) -> Self {
-        Self { query, answer: ArrayQueue::new(1) }
+    pub fn new(what: Ordered) -> Self {
+        Self { what, answer: ArrayQueue::new(1) }
     }
 
     /// Takes the answer, if it is there.
@@ -66,7 +76,7 @@ mod tests {
     fn an_answer_finds_its_order() {
         let mut orders = ListOrders::default();
         let query = ListQuery::read("limit=3", WallMs(0)).expect("good");
-        let order = Arc::new(ListOrder::new(query));
+        let order = Arc::new(ListOrder::new(Ordered::List(query)));
         let to = orders.begin(ShardIndex(0), order.clone());
         orders.end(Reply::at_once(Requester { connection: 7, ..to }, Answer::NotFound));
         assert_eq!(order.answer(), None, "that was a client's");

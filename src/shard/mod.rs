@@ -36,6 +36,7 @@ mod ended;
 pub mod inspect;
 pub mod journal;
 mod keep;
+mod letters;
 mod list;
 mod merge;
 mod news;
@@ -74,6 +75,7 @@ use parts::questions::Questions;
 use parts::reads::Reads;
 use parts::reconcile::Reconcile;
 use parts::returned::Return;
+use parts::said::Said;
 use parts::turns::{HOLD_MS, Turns};
 use parts::writes::Writes;
 use records::Records;
@@ -95,6 +97,7 @@ pub struct Shard {
     clock: HybridClock,
     minting: Minting,
     turns: Turns,
+    said: Said,
     counters: Counters,
     /// When a copy was last refused for lack of room.
     full_at: Option<Tick>,
@@ -128,6 +131,7 @@ impl Shard {
             clock: HybridClock::new(config.instance, config.cluster.clock_skew_max_ms),
             minting: Minting::new(minter, now),
             turns: Turns::new(tick),
+            said: Said::default(),
             counters: Counters::default(),
             full_at: None,
             write_refusal: None,
@@ -189,6 +193,7 @@ impl Shard {
                 self.peers.all_were_told();
             }
         }
+        self.drop_old_letters(now, outbox);
         self.ask_on(now, outbox);
         self.reconcile(now, outbox);
         self.collect(now, outbox);
@@ -214,6 +219,8 @@ impl Shard {
         self.counters.timers = counts.timers;
         self.counters.tombstones = counts.tombstones;
         self.counters.waiting = counts.waiting;
+        self.counters.letters = self.records.letters().len() as u64;
+        self.counters.letter_bytes = self.records.letters().bytes();
     }
 
     /// Notes that this core got no time for long. A core with peers ticks with every heartbeat.
@@ -284,7 +291,8 @@ impl Shard {
         if self.pops.is_stopping {
             return None;
         }
-        if self.pops.is_behind || self.records.hosts().has_waiting_in_trouble() {
+        let has_work = self.records.hosts().has_waiting_in_trouble() || self.has_too_many_letters();
+        if self.pops.is_behind || has_work {
             return Some(Tick(0));
         }
         let work = [self.reconcile.next_wake(), self.questions.next_wake(), self.lists.next_wake()];

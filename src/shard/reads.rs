@@ -8,14 +8,20 @@ use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::slots::SlotKey;
 use crate::base::time::{Now, Tick};
+use crate::journal::Position;
 use crate::timer::definition::Content;
 use crate::timer::version::{StateKey, Version};
 use crate::wire::callback_uri::uri_of;
+use crate::wire::dead_letter::LetterUse;
 use crate::wire::peer_message::{PeerMessage, PeerResult, Standing, TimerCopy, decode_message};
 
 use super::Shard;
-use super::effects::{Answer, Outbox, Purpose, Refusal, Requester, Target, TimerView};
+use super::effects::{
+    Answer, Internal, Letter, Outbox, Purpose, Refusal, Reply, Requester, Target,
+    TimerView,
+};
 use super::parts::reads::{READS_MAX, Waiting};
+use super::records::State;
 
 /// A peer that does not answer for this much longer than it takes to be suspected is passed over:
 /// the core that owns the timer there may get no time, while other cores of its node tell that the
@@ -28,7 +34,7 @@ impl Shard {
         &mut self,
         now: Now,
         from: Requester,
-        target: Target,
+        (target, wanted): (Target, Option<LetterUse>),
         outbox: &mut Outbox,
     ) -> Option<Answer> {
         self.counters.reads += 1;
@@ -37,7 +43,8 @@ impl Shard {
         if let Some(slot) =
             slot.filter(|slot| self.peers.is_alone() || self.is_trusted(asked_at, *slot))
         {
-            return Some(self.answer_of(now, slot));
+            let answer = self.answer_of(now, slot, wanted);
+            return self.conclude(now, from, (answer, wanted), outbox);
         }
         let held = slot.map(|slot| *self.records.get(slot));
         if self.peers.is_alone() {
@@ -62,6 +69,7 @@ impl Shard {
         let waiting = Waiting {
             from,
             id,
+            wanted,
             asked: own,
             asked_at,
             left,
@@ -70,7 +78,28 @@ impl Shard {
             doubtful: None,
             takes_doubtful: false,
         };
-        self.ask_next(now, waiting, outbox)
+        let answer = self.ask_next(now, waiting, outbox)?;
+        self.conclude(now, from, (answer, wanted), outbox)
+    }
+
+    /// Does what a client wants done with the dead letter that was found, or answers the read.
+    /// `None`: the answer comes when other nodes have the write.
+    fn conclude(
+        &mut self,
+        now: Now,
+        from: Requester,
+        (answer, wanted): (Answer, Option<LetterUse>),
+        outbox: &mut Outbox,
+    ) -> Option<Answer> {
+        let Answer::Internal(internal) = &answer else { return Some(answer) };
+        let (Internal::Letter(letter), Some(wanted)) = (&**internal, wanted) else {
+            return Some(answer);
+        };
+        let done = self.use_letter(now, from, (letter, wanted), outbox);
+        done.unwrap_or_else(|refusal| {
+            self.counters.refused += 1;
+            Some(Answer::Refused(refusal))
+        })
     }
 
     /// Whether what is held here answers reads. A node that has just started may not have been told
@@ -92,8 +121,16 @@ impl Shard {
             && (held.is_live() || is_planted || !self.is_misplaced(held))
     }
 
-    fn answer_of(&self, now: Now, slot: Slot) -> Answer {
+    fn answer_of(&self, now: Now, slot: Slot, wanted: Option<LetterUse>) -> Answer {
         let held = self.records.get(slot);
+        if wanted.is_some() && held.state != State::Parked {
+            return Answer::NotFound;
+        }
+        if wanted.is_some_and(|wanted| wanted != LetterUse::Show) {
+            let of = (held.id, held.version, self.records.placement_of(held).factor);
+            let authority = self.records.authority_of(held);
+            return found_letter(Self::letter_of(of, authority, self.records.content_of(held)));
+        }
         match held.is_live() {
             true => Answer::Found(Box::new(self.view_of(held, now))),
             false => Answer::NotFound,
@@ -137,7 +174,7 @@ impl Shard {
         };
         match slot {
             Some(slot) if !is_older(slot) && (self.is_latest(slot) || is_live && !is_unsure) => {
-                self.answer_of(now, slot)
+                self.answer_of(now, slot, waiting.wanted)
             }
             _ if is_unsure => Answer::Refused(Refusal::NoReplica),
             _ => Answer::NotFound,
@@ -156,7 +193,7 @@ impl Shard {
             return;
         }
         let Some(mut waiting) = self.reads.remove(key) else { return };
-        let from = waiting.from;
+        let (from, wanted) = (waiting.from, waiting.wanted);
         let answer = match result {
             Some(PeerResult::Found(mut bytes)) => match decode_message(&mut bytes) {
                 Ok(PeerMessage::Copy(copy)) => self.fetched_by(now, waiting, peer, &copy, outbox),
@@ -168,8 +205,12 @@ impl Shard {
                 self.ask_next(now, waiting, outbox)
             }
         };
+        let answer = answer.and_then(|it| self.conclude(now, from, (it, wanted), outbox));
         if let Some(answer) = answer {
-            outbox.reply(from, answer);
+            // What is read need not be on the disk. What is promised must be.
+            let is_promise = matches!(answer, Answer::Done { .. });
+            let after = if is_promise { self.position() } else { Position::default() };
+            outbox.replies.push(Reply { to: from, answer, after });
         }
     }
 
@@ -203,12 +244,12 @@ impl Shard {
         let Standing { id, version, sequence, .. } = copy.standing;
         let key = StateKey { version: Version(version), sequence };
         if let Some(slot) = self.find(id).filter(|slot| self.records.get(*slot).key() > key) {
-            return Some(self.answer_of(now, slot));
+            return Some(self.answer_of(now, slot, waiting.wanted));
         }
         let newest = waiting.doubtful.map(|(newest, _)| newest);
         let is_doubtful = copy.is_write || newest.is_some_and(|newest| newest > key);
         if waiting.takes_doubtful || !is_doubtful {
-            return self.found(copy);
+            return self.found(copy, waiting.wanted);
         }
         if newest.is_none_or(|newest| newest < key) {
             waiting.doubtful = Some((key, copy.body.is_some().then_some(peer)));
@@ -218,9 +259,18 @@ impl Shard {
 
     /// The answer of a copy that another node sent for a read. The sender has turned the start into
     /// an age.
-    fn found(&self, copy: &TimerCopy<'_>) -> Option<Answer> {
+    fn found(&self, copy: &TimerCopy<'_>, wanted: Option<LetterUse>) -> Option<Answer> {
         let Some(body) = copy.body else { return Some(Answer::NotFound) };
         let content = Content::decode(body.content);
+        match wanted {
+            None => {}
+            Some(_) if !content.is_parked() => return Some(Answer::NotFound),
+            Some(LetterUse::Show) => {}
+            Some(LetterUse::Replay | LetterUse::Delete) => {
+                let of = (copy.standing.id, Version(copy.standing.version), copy.factor);
+                return Some(found_letter(Self::letter_of(of, body.authority, body.content)));
+            }
+        }
         Some(Answer::Found(Box::new(TimerView {
             id: copy.standing.id,
             factor: copy.factor,
@@ -274,6 +324,10 @@ impl Shard {
         PeerMessage::Copy(copy).encode(&mut bytes);
         Ok(bytes)
     }
+}
+
+fn found_letter(letter: Option<Letter>) -> Answer {
+    letter.map_or(Answer::NotFound, |letter| Answer::Internal(Box::new(Internal::Letter(letter))))
 }
 
 #[cfg(test)]

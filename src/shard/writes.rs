@@ -55,7 +55,10 @@ impl Shard {
                     Some(held) => self.records.room_for_change(held, content.len())?,
                     None => self.records.room(content.len())?,
                 }
-                let authority = self.records.admit_authority(authority)?;
+                let authority = match new.from {
+                    Some(_) => self.records.admit_authority(authority)?,
+                    None => self.records.enter_authority(authority),
+                };
                 let outline = new.outline(plan.placement);
                 let (records, peers) = (&mut self.records, &self.peers);
                 let slot = records.hold(peers, tick, (&outline, new.slot), authority, content);
@@ -120,6 +123,7 @@ impl Shard {
             refused: new.refused,
             reason: Refusal::NoRoom,
             is_create: plan.is_create,
+            gives_way: new.gives_way,
             tries: new.tries,
             position: self.position(),
         };
@@ -149,6 +153,7 @@ impl Shard {
             |view: &View, write: &Waiting| view.peers_of(&write.outline.placement.replicas);
         let Some(write) = self.writes.waiting.get_mut(key) else { return };
         match result {
+            PeerResult::Superseded { .. } if write.gives_way => return self.give_way(key, outbox),
             PeerResult::Superseded { version, factor } if !Version(version).is_impossible() => {
                 let again = (Some(Version(version)), factor);
                 return self.write_again(now, key, again, outbox);
@@ -397,6 +402,15 @@ impl Shard {
         }
     }
 
+    /// Ends a write that has met a newer state. What the node of that state tells replaces it.
+    fn give_way(&mut self, key: SlotKey, outbox: &mut Outbox) {
+        let Some(write) = self.writes.end(key) else { return };
+        self.counters.refused += u64::from(write.from.is_some());
+        if let Some(to) = write.from {
+            outbox.reply(to, Answer::Refused(Refusal::Contended));
+        }
+    }
+
     /// Makes a write again, with the factor of the timer held.
     ///
     /// - `seen` is the version that the write lost against: the write gets a version above it.
@@ -438,6 +452,7 @@ impl Shard {
             // try is not counted.
             tries: write.tries + u8::from(write.refused.is_empty() || seen.is_some()),
             refused: write.refused,
+            gives_way: write.gives_way,
         };
         let target = Target { id, factor: Some(factor), filter: None };
         let mut plan = self.plan_known_without(target, factor, held.as_ref(), write.refused);

@@ -10,8 +10,10 @@
 //! LEB128 (`wire::leb128`). A node of an earlier version does not know the attributes of a later
 //! one and refuses the timer, so that none is kept without what its client asked for.
 
-use crate::base::limits::INTERVAL_MS_MAX;
+use crate::base::limits::{INTERVAL_MS_MAX, URI_BYTES_MAX};
+use crate::wire::callback_uri::parse_told_uri;
 use crate::wire::chunked::is_token_byte;
+use crate::wire::dead_letter::{DeadLetter, Replay};
 use crate::wire::leb128::{read_leb128, write_leb128};
 
 /// Set in the length of a timer's tags if attributes follow (`timer::definition`). Tags are shorter
@@ -42,12 +44,13 @@ const AT: u8 = 5;
 const WINDOW: u8 = 6;
 const RETRY: u8 = 7;
 const TIMEOUT: u8 = 8;
-/// The last kind. Each kind has one bit of a [`Seen`].
-const LAST: u8 = TIMEOUT;
+const DEAD_LETTER: u8 = 12;
+const REPLAY: u8 = 13;
+const DEAD_LETTER_URI: u8 = 17;
 
 /// Headers that a callback has of its own, or that mean something between two ends of a connection
 /// only (RFC 9110 section 7.6.1). In lower case.
-const OWN_HEADERS: [&str; 17] = [
+const OWN_HEADERS: [&str; 23] = [
     "connection",
     "content-length",
     "content-type",
@@ -64,6 +67,12 @@ const OWN_HEADERS: [&str; 17] = [
     "webhook-id",
     "webhook-signature",
     "webhook-timestamp",
+    "x-dead-letter-attempts",
+    "x-dead-letter-failure",
+    "x-dead-letter-reason",
+    "x-dead-letter-status",
+    "x-dead-letter-uri",
+    "x-replay",
     "x-sequence-number",
 ];
 
@@ -198,6 +207,13 @@ pub struct Attributes<'a> {
     pub retry: Option<RetryPolicy>,
     /// What an attempt has for everything, in milliseconds; `None`: `callbacks.timeout_ms`.
     pub timeout_ms: Option<u64>,
+    /// The timer is a pop that was given up: it is parked, or on its way to its URI.
+    pub letter: Option<DeadLetter<'a>>,
+    /// The timer is a pop that was given up and is tried again.
+    pub replay: Option<Replay>,
+    /// Where a pop that is given up goes, instead of being kept. While it is on its way there, the
+    /// URI of the callback.
+    pub dead_letter_uri: Option<&'a str>,
 }
 
 /// Why bytes are no attributes.
@@ -238,6 +254,15 @@ impl<'a> Attributes<'a> {
         }
         if let Some(ms) = self.timeout_ms {
             put(TIMEOUT, &|value| write_leb128(ms, value));
+        }
+        if let Some(letter) = &self.letter {
+            put(DEAD_LETTER, &|value| letter.write(value));
+        }
+        if let Some(replay) = &self.replay {
+            put(REPLAY, &|value| replay.write(value));
+        }
+        if let Some(uri) = self.dead_letter_uri {
+            put(DEAD_LETTER_URI, &|value| value.extend_from_slice(uri.as_bytes()));
         }
     }
 
@@ -281,7 +306,10 @@ impl<'a> Attributes<'a> {
             WINDOW => self.window_ms = Some(number(value).filter(is_interval).ok_or(WRONG)?),
             RETRY => self.retry = Some(RetryPolicy::read(value).ok_or(WRONG)?),
             TIMEOUT => self.timeout_ms = Some(number(value).filter(is_timeout).ok_or(WRONG)?),
-            1..=LAST => return Err(WRONG),
+            DEAD_LETTER => self.letter = Some(DeadLetter::read(value).ok_or(WRONG)?),
+            REPLAY => self.replay = Some(Replay::read(value).ok_or(WRONG)?),
+            DEAD_LETTER_URI => self.dead_letter_uri = Some(uri(value).ok_or(WRONG)?),
+            BINARY => return Err(WRONG),
             _ => return Err(AttributesError("an attribute that this version does not know")),
         }
         Ok(())
@@ -291,6 +319,30 @@ impl<'a> Attributes<'a> {
     pub fn headers(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.headers.split_terminator("\r\n").filter_map(|line| line.split_once(": "))
     }
+}
+
+/// Whether encoded attributes are those of a dead letter that is parked. Cost: a look at the head of
+/// each attribute.
+pub fn is_parked(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    while let Some((&kind, tail)) = rest.split_first() {
+        rest = tail;
+        let length = read_leb128(&mut rest).and_then(|length| usize::try_from(length).ok());
+        let Some((value, tail)) = length.and_then(|length| rest.split_at_checked(length)) else {
+            return false;
+        };
+        if kind >= DEAD_LETTER {
+            let letter = DeadLetter::read(value).filter(|_| kind == DEAD_LETTER);
+            return letter.is_some_and(|letter| !letter.is_on_its_way);
+        }
+        rest = tail;
+    }
+    false
+}
+
+fn uri(value: &[u8]) -> Option<&str> {
+    let uri = std::str::from_utf8(value).ok().filter(|uri| uri.len() <= URI_BYTES_MAX);
+    uri.filter(|uri| parse_told_uri(uri).is_ok())
 }
 
 fn number(mut value: &[u8]) -> Option<u64> {
@@ -368,6 +420,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::wire::dead_letter::{Failure, GivenUp};
 
     fn all() -> Attributes<'static> {
         Attributes {
@@ -379,7 +432,35 @@ mod tests {
             window_ms: Some(300_000),
             retry: Some(RetryPolicy::default()),
             timeout_ms: Some(15_000),
+            letter: Some(LETTER),
+            replay: Some(Replay { count: 2, sequence: 7 }),
+            dead_letter_uri: Some("https://letters.example/dead?a=b"),
         }
+    }
+
+    const LETTER: DeadLetter<'static> = DeadLetter {
+        is_on_its_way: false,
+        uri_failed: false,
+        reason: GivenUp::Attempts,
+        failure: Failure::Status,
+        attempts: 8,
+        status: Some(500),
+        given_up_ms: 1,
+        until_ms: 2,
+        sequence: 7,
+        answer: b"no",
+    };
+
+    #[test]
+    fn what_is_parked_is_known_without_reading_everything() {
+        assert!(is_parked(&written(&all())));
+        let others = [
+            Attributes { letter: None, ..all() },
+            Attributes { letter: Some(DeadLetter { is_on_its_way: true, ..LETTER }), ..all() },
+            Attributes { letter: None, replay: None, dead_letter_uri: None, ..all() },
+        ];
+        assert!(others.iter().all(|attributes| !is_parked(&written(attributes))));
+        assert!(!is_parked(&[]) && !is_parked(&[12]) && !is_parked(&[12, 200]));
     }
 
     fn written(attributes: &Attributes<'_>) -> Vec<u8> {

@@ -7,6 +7,7 @@ pub(crate) mod answer_reader;
 pub mod attributes;
 pub mod callback_uri;
 pub mod chunked;
+pub mod dead_letter;
 pub mod internal_json;
 pub(crate) mod json;
 pub mod leb128;

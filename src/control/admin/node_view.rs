@@ -15,10 +15,9 @@ use crate::node::NodeHandle;
 use crate::node::commands::{Command, Commander};
 use crate::node::journal::backup::{BackedUp, BackupError};
 use crate::node::journal::segments::Backups;
-use crate::node::list_orders::ListOrder;
+use crate::node::list_orders::{ListOrder, Ordered};
 use crate::node::meters::CoreMeters;
 use crate::shard::effects::Answer;
-use crate::wire::list_query::ListQuery;
 
 /// Longest wait for figures of cores that hang.
 const FIGURES_WAIT: Duration = Duration::from_millis(100);
@@ -136,9 +135,9 @@ impl NodeView {
         }
     }
 
-    /// Has a core put a page of a list together. `None`: the cores are too busy, or hang.
-    pub(crate) async fn list(&self, query: ListQuery) -> Option<Answer> {
-        let order = Arc::new(ListOrder::new(query));
+    /// Has a core put a page of a list together, or do something with a dead letter. `None`: the cores are too busy, or hang.
+    pub(crate) async fn list(&self, what: Ordered) -> Option<Answer> {
+        let order = Arc::new(ListOrder::new(what));
         if !self.commander.as_ref()?.list(Arc::clone(&order)) {
             return None;
         }

@@ -1,35 +1,100 @@
-//! Lists of timers for operators: `GET /timers`, as tokens get it on the clients' port. A core puts
-//! each page together; its JSON is written here, off the cores.
+//! Lists of timers and dead letters for operators: as tokens get them on the clients' port. A core
+//! puts each page together; its JSON is written here, off the cores.
 
-use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
+use axum::extract::{Path, State};
+use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
 use super::node_view::NodeView;
 use crate::node::clients::document::write_document;
 use crate::node::clients::list_answers::write_list;
+use crate::node::list_orders::Ordered;
 use crate::ring;
-use crate::shard::effects::{Answer, Internal};
-use crate::wire::list_query::ListQuery;
+use crate::shard::effects::{Answer, Internal, Target};
+use crate::wire::dead_letter::LetterUse;
+use crate::wire::list_query::{ListQuery, ListQueryError};
+use crate::wire::timer_path::{PublicId, TimerPath, parse_path, write_public_id};
 
 /// Answers a page of a list.
 pub(super) async fn list(State(view): State<NodeView>, uri: Uri) -> Response {
-    let query = match ListQuery::read(uri.query().unwrap_or(""), ring::now().wall) {
-        Ok(query) => query,
-        Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+    page(&view, ListQuery::read(uri.query().unwrap_or(""), ring::now().wall)).await
+}
+
+/// Answers a page of dead letters.
+pub(super) async fn letters(State(view): State<NodeView>, uri: Uri) -> Response {
+    page_of_letters(&view, &uri, LetterUse::Show).await
+}
+
+/// Tries the pops of a page of dead letters again.
+pub(super) async fn replay_all(State(view): State<NodeView>, uri: Uri) -> Response {
+    page_of_letters(&view, &uri, LetterUse::Replay).await
+}
+
+/// Deletes a page of dead letters.
+pub(super) async fn delete_all(State(view): State<NodeView>, uri: Uri) -> Response {
+    page_of_letters(&view, &uri, LetterUse::Delete).await
+}
+
+/// Answers one dead letter.
+pub(super) async fn letter(State(view): State<NodeView>, Path(id): Path<String>) -> Response {
+    one(&view, &id, LetterUse::Show).await
+}
+
+/// Tries the pop of one dead letter again.
+pub(super) async fn replay(State(view): State<NodeView>, Path(id): Path<String>) -> Response {
+    one(&view, &id, LetterUse::Replay).await
+}
+
+/// Deletes one dead letter.
+pub(super) async fn delete(State(view): State<NodeView>, Path(id): Path<String>) -> Response {
+    one(&view, &id, LetterUse::Delete).await
+}
+
+async fn page_of_letters(view: &NodeView, uri: &Uri, wanted: LetterUse) -> Response {
+    let query = uri.query().unwrap_or("");
+    page(view, ListQuery::read_letters(query, wanted, ring::now().wall)).await
+}
+
+async fn page(view: &NodeView, query: Result<ListQuery, ListQueryError>) -> Response {
+    match query {
+        Ok(query) => shown(view.list(Ordered::List(query)).await),
+        Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+    }
+}
+
+async fn one(view: &NodeView, id: &str, wanted: LetterUse) -> Response {
+    let TimerPath::DeadLetter(named) = parse_path(&format!("/dead-letters/{id}")) else {
+        return (StatusCode::NOT_FOUND, "no dead letter has such an id\n").into_response();
     };
-    let refused = match view.list(query).await {
+    let PublicId { id, factor, filter } = named;
+    shown(view.list(Ordered::Letter(Target { id, factor, filter }, wanted)).await)
+}
+
+fn shown(answer: Option<Answer>) -> Response {
+    let mut body = Vec::new();
+    let refused = match answer {
         Some(Answer::Internal(internal)) => match *internal {
             Internal::List(page) => {
-                let mut body = Vec::new();
                 write_list(&page, write_document, &mut body);
                 return ([(CONTENT_TYPE, "application/json")], body).into_response();
             }
             _ => None,
         },
+        Some(Answer::Found(view)) => {
+            write_document(&view, &mut body);
+            return ([(CONTENT_TYPE, "application/json")], body).into_response();
+        }
+        Some(Answer::Done { id, factor, filter }) => {
+            body.extend_from_slice(b"/timers/");
+            write_public_id(id, factor, filter, &mut body);
+            return ([(LOCATION, String::from_utf8_lossy(&body).into_owned())], "").into_response();
+        }
+        Some(Answer::NotFound) => {
+            return (StatusCode::NOT_FOUND, "no dead letter with this id\n").into_response();
+        }
         Some(Answer::Refused(refusal)) => Some(refusal.to_string()),
-        _ => None,
+        None => None,
     };
     let reason = refused.unwrap_or_else(|| "the cores do not answer; retry in a moment".to_owned());
     (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response()

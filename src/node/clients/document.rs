@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use crate::shard::effects::TimerView;
 use crate::wire::attributes::{Attributes, CallbackMethod, RetryPolicy};
+use crate::wire::dead_letter::DeadLetter;
 use crate::wire::json::{string_bytes_max, write_number, write_signed, write_string};
 
 /// Appends a timer. Durations are shown in seconds.
@@ -23,7 +24,7 @@ pub fn write_document(view: &TimerView, out: &mut Vec<u8>) {
         write_string(&opaque, out);
     }
     out.extend_from_slice(b",\"uri\":");
-    write_string(&view.uri, out);
+    write_string(uri_of_callback(view, &attributes), out);
     write_request_members(&attributes, out);
     out.push(b'}');
     if let Some(policy) = &attributes.retry {
@@ -33,7 +34,22 @@ pub fn write_document(view: &TimerView, out: &mut Vec<u8>) {
         out.extend_from_slice(b",\"timeout\":");
         write_seconds(timeout_ms, out);
     }
-    out.extend_from_slice(b"},\"reliability\":{\"replication-factor\":");
+    if let Some(uri) = attributes.dead_letter_uri {
+        // While a letter is on its way there, it is the URI of the callback.
+        let is_swapped = attributes.letter.is_some_and(|letter| letter.is_on_its_way);
+        out.extend_from_slice(b",\"dead-letter\":{\"uri\":");
+        write_string(if is_swapped { &view.uri } else { uri }, out);
+        out.push(b'}');
+    }
+    out.push(b'}');
+    if let Some(letter) = &attributes.letter {
+        write_letter(letter, out);
+    }
+    if let Some(replay) = &attributes.replay {
+        out.extend_from_slice(b",\"replays\":");
+        write_number(replay.count.into(), out);
+    }
+    out.extend_from_slice(b",\"reliability\":{\"replication-factor\":");
     write_number(view.factor.into(), out);
     out.extend_from_slice(b"},\"statistics\":{\"tag-info\":[");
     for (place, (kind, count)) in view.tags.iter().enumerate() {
@@ -65,6 +81,59 @@ pub fn write_document(view: &TimerView, out: &mut Vec<u8>) {
         write_seconds(window_ms, out);
     }
     out.extend_from_slice(b"}}");
+}
+
+/// Where the callback of a timer goes, or, while it is on its way as a dead letter, went.
+fn uri_of_callback<'a>(view: &'a TimerView, attributes: &Attributes<'a>) -> &'a str {
+    let is_swapped = attributes.letter.is_some_and(|letter| letter.is_on_its_way);
+    attributes.dead_letter_uri.filter(|_| is_swapped).unwrap_or(&view.uri)
+}
+
+/// Appends what is known of a pop that was given up. The answer is shown as text where it is text.
+fn write_letter(letter: &DeadLetter<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"dead-letter\":{\"reason\":");
+    write_string(letter.reason.name(), out);
+    out.extend_from_slice(b",\"attempts\":");
+    write_number(letter.attempts.into(), out);
+    out.extend_from_slice(b",\"failure\":");
+    write_string(letter.failure.name(), out);
+    if let Some(status) = letter.status {
+        out.extend_from_slice(b",\"status\":");
+        write_number(status.into(), out);
+    }
+    match text_of(letter.answer) {
+        Some("") => {}
+        Some(text) => {
+            out.extend_from_slice(b",\"answer\":");
+            write_string(text, out);
+        }
+        None => {
+            out.extend_from_slice(b",\"answer-base64\":");
+            write_string(&STANDARD.encode(letter.answer), out);
+        }
+    }
+    out.extend_from_slice(b",\"sequence-number\":");
+    write_number(letter.sequence, out);
+    out.extend_from_slice(b",\"given-up-at\":");
+    write_string(&moment(letter.given_up_ms), out);
+    out.extend_from_slice(b",\"kept-until\":");
+    write_string(&moment(letter.until_ms), out);
+    if letter.uri_failed {
+        out.extend_from_slice(b",\"uri-failed\":true");
+    }
+    out.push(b'}');
+}
+
+/// The bytes as text. A character at their end may be cut off, and is left out then.
+fn text_of(bytes: &[u8]) -> Option<&str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Some(text),
+        Err(error) if error.error_len().is_none() => {
+            let whole = bytes.get(..error.valid_up_to())?;
+            std::str::from_utf8(whole).ok().filter(|text| !text.is_empty())
+        }
+        Err(_) => None,
+    }
 }
 
 fn write_request_members(attributes: &Attributes<'_>, out: &mut Vec<u8>) {

@@ -5,6 +5,7 @@ use crate::base::time::Now;
 use crate::core::Core;
 use crate::core::internal_api::PageHead;
 use crate::shard::effects::Requester;
+use crate::wire::dead_letter::LetterUse;
 use crate::wire::list_query::{ListQuery, is_of_nodes};
 use crate::wire::request_head::Method;
 use crate::wire::timer_path::TimerPath;
@@ -24,15 +25,22 @@ pub enum Paged {
     OfNode(PageHead),
     /// A client asks for a list, with this query.
     List(Box<str>),
+    /// A client asks for a list of dead letters, with this query, and wants this done with them.
+    Letters(LetterUse, Box<str>),
 }
 
 impl Paged {
     /// What the head of a GET of the collection asks for; `None`: it is another request.
     pub fn of(line: &RequestLine, query: Option<&str>, head: &[u8]) -> Option<Box<Self>> {
-        if line.path != TimerPath::Collection || line.method != Method::Get {
-            return None;
-        }
         let query = query.unwrap_or("");
+        let letters = |wanted| Some(Box::new(Self::Letters(wanted, query.into())));
+        match (line.path, line.method) {
+            (TimerPath::Collection, Method::Get) => {}
+            (TimerPath::DeadLetters, Method::Get) => return letters(LetterUse::Show),
+            (TimerPath::DeadLetters, Method::Delete) => return letters(LetterUse::Delete),
+            (TimerPath::Replays, Method::Post) => return letters(LetterUse::Replay),
+            _ => return None,
+        }
         Some(Box::new(match is_of_nodes(query) {
             true => Self::OfNode(PageHead::of(query, head)),
             false => Self::List(query.into()),
@@ -54,10 +62,10 @@ impl Service {
             Paged::OfNode(head) => {
                 return self.page((now, core), (from, caller), head, persistence, out);
             }
-            Paged::List(query) => query,
+            Paged::List(query) => ListQuery::read(query, now.wall),
+            Paged::Letters(wanted, query) => ListQuery::read_letters(query, *wanted, now.wall),
         };
         let begun = self.may_list(caller).and_then(|()| {
-            let query = ListQuery::read(query, now.wall);
             query.map_err(|error| (400, error.to_string()))
         });
         let begun = begun.map(|query| core.list(now, from, query));

@@ -12,9 +12,10 @@ use crate::base::time::Now;
 use crate::ring::{FarEnds, SocketId};
 use crate::shard::effects::{Answer, Refusal, Request, Requester, Target};
 use crate::timer::admission::{Rejection, admit, admit_told};
-use crate::timer::definition::{Definition, with_owner};
+use crate::timer::definition::{Content, Definition, with_owner};
 use crate::timestamp::RANGE_MAX;
-use crate::wire::callback_uri::AuthorityMemory;
+use crate::wire::callback_uri::{AuthorityMemory, parse_told_uri};
+use crate::wire::dead_letter::LetterUse;
 use crate::wire::internal_json::{AnyDocument, InternalPart, Origin, parse_any};
 use crate::wire::peer_message::check_content;
 use crate::wire::request_head::Method;
@@ -241,6 +242,16 @@ impl Service {
             }
             (TimerPath::Timer(named), Method::Delete) => Request::Delete(target_of(named)),
             (TimerPath::Timer(named), Method::Get) => Request::Read(target_of(named)),
+            (
+                TimerPath::DeadLetter(_)
+                | TimerPath::DeadLetters
+                | TimerPath::Replay(_)
+                | TimerPath::Replays,
+                _,
+            ) => match letter_request(line) {
+                Ok(request) => request,
+                Err(allow) => return self.not_allowed(out, allow, persistence),
+            },
             (TimerPath::References, Method::Delete) => {
                 let forgotten = self.forget((now, core), (from, caller), body);
                 return self.settle(forgotten, persistence, out);
@@ -266,7 +277,8 @@ impl Service {
             (TimerPath::Ping, _) => return self.not_allowed(out, "GET", persistence),
             (TimerPath::Timestamps, _) => return self.not_allowed(out, "POST", persistence),
             (TimerPath::Unknown, _) => {
-                let reason = "no such path; expected /timers, /timers/<id>, /timestamps or /ping";
+                let reason = "no such path; expected /timers, /timers/<id>, /dead-letters, /timestamps or \
+                              /ping";
                 return self.settle(Err((404, reason.into())), persistence, out);
             }
         };
@@ -394,13 +406,22 @@ impl Service {
         match admit(&document.timer, limits, &mut self.authorities, &mut self.content) {
             Ok(definition) => {
                 let authority = definition.authority;
-                if let Err(denial) = self.destinations.judge_authority(authority) {
+                let judged = self.destinations.judge_authority(authority);
+                let judged = judged.map_err(|denial| ("callback.http.uri", authority, denial));
+                let judged = judged.and_then(|()| match letter_authority(&definition) {
+                    None => Ok(()),
+                    Some(letters) => {
+                        let judged = self.destinations.judge_authority(letters);
+                        judged.map_err(|denial| ("callback.dead-letter.uri", letters, denial))
+                    }
+                });
+                if let Err((member, authority, denial)) = judged {
                     if let Some(count) = self.denied_hosts.get_mut(denial as usize) {
                         *count += 1;
                     }
                     let reason = format!(
-                        "callback.http.uri: expected a host to which callbacks may go, got \
-                         {authority}, {denial}"
+                        "{member}: expected a host to which callbacks may go, got {authority}, \
+                         {denial}"
                     );
                     return self.settle(Err((403, reason)), line.persistence, out);
                 }
@@ -663,12 +684,42 @@ fn whole_content(authority: &str, base64: &str) -> Result<Vec<u8>, String> {
     Ok(content)
 }
 
+/// The host to which pops of a timer go that are given up, if the timer names one.
+#[inline]
+fn letter_authority<'a>(definition: &Definition<'a>) -> Option<&'a str> {
+    let content = Content::decode(definition.content);
+    if !content.has_attributes() {
+        return None;
+    }
+    let uri = content.attributes().dead_letter_uri?;
+    parse_told_uri(uri).ok().map(|uri| uri.authority)
+}
+
+/// What is asked of one dead letter. `Err`: the methods that the path has. Lists of letters are
+/// asked for in another way ([`crate::node::clients::lists`]).
+#[cold]
+fn letter_request(line: &RequestLine) -> Result<Request<'static>, &'static str> {
+    let (named, wanted) = match (line.path, line.method) {
+        (TimerPath::DeadLetter(named), Method::Get) => (named, LetterUse::Show),
+        (TimerPath::DeadLetter(named), Method::Delete) => (named, LetterUse::Delete),
+        (TimerPath::Replay(named), Method::Post) => (named, LetterUse::Replay),
+        (TimerPath::Replay(_) | TimerPath::Replays, _) => return Err("POST"),
+        _ => return Err("GET, DELETE"),
+    };
+    Ok(Request::Letter(target_of(named), wanted))
+}
+
 /// Whether nodes make such requests.
 fn is_for_nodes(line: &RequestLine) -> bool {
     match line.path {
         TimerPath::Timer(_) => line.method == Method::Put,
         TimerPath::References | TimerPath::Ping | TimerPath::Unknown => true,
-        TimerPath::Collection | TimerPath::Timestamps => false,
+        TimerPath::Collection
+        | TimerPath::Timestamps
+        | TimerPath::DeadLetters
+        | TimerPath::DeadLetter(_)
+        | TimerPath::Replay(_)
+        | TimerPath::Replays => false,
     }
 }
 

@@ -47,10 +47,16 @@ impl Role {
         match self {
             Role::Client | Role::Operator => true,
             Role::Reader => match path {
-                TimerPath::Timer(_) | TimerPath::Collection => {
+                TimerPath::Timer(_)
+                | TimerPath::Collection
+                | TimerPath::DeadLetters
+                | TimerPath::DeadLetter(_) => {
                     matches!(method, Method::Get | Method::Head)
                 }
-                TimerPath::Timestamps | TimerPath::References => false,
+                TimerPath::Timestamps
+                | TimerPath::References
+                | TimerPath::Replays
+                | TimerPath::Replay(_) => false,
                 TimerPath::Ping | TimerPath::Unknown => true,
             },
         }

@@ -5,6 +5,7 @@ use crate::base::slots::Slots;
 use crate::base::time::Tick;
 use crate::shard::effects::Requester;
 use crate::timer::version::StateKey;
+use crate::wire::dead_letter::LetterUse;
 
 /// Reads that wait at a time. A read above it is answered 503.
 pub const READS_MAX: usize = 65_536;
@@ -15,6 +16,8 @@ pub struct Waiting {
     /// The client that waits.
     pub from: Requester,
     pub id: TimerId,
+    /// What is done with the timer, which is to be a dead letter; `None`: any timer is shown.
+    pub wanted: Option<LetterUse>,
     /// The peer that was asked last.
     pub asked: PeerIndex,
     /// When that peer was asked.

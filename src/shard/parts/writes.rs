@@ -33,6 +33,9 @@ pub struct NewWrite<'a> {
     pub tries: u8,
     /// Peers that have refused the write.
     pub refused: PeerSet,
+    /// Whether the write gives way to a newer state, of which its maker did not know. All writes of
+    /// the shard itself do; those of clients are made again above that state.
+    pub gives_way: bool,
 }
 
 impl NewWrite<'_> {
@@ -84,6 +87,8 @@ pub struct Waiting {
     pub reason: Refusal,
     /// Whether the id was minted for this write.
     pub is_create: bool,
+    /// Whether the write gives way to a newer state.
+    pub gives_way: bool,
     /// How often the write has been made.
     pub tries: u8,
     /// The journal has the write on the disk at this position.

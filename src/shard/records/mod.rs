@@ -11,6 +11,7 @@
 //! | `InFlight`   | none                                | the callback ends                     |
 //! | `BackingOff` | wheel, until the next attempt       | the attempt is due                    |
 //! | `HandedOver` | wheel, until the pop is taken back  | news of another rank, or time is over |
+//! | `Parked`     | wheel, until its time is over       | replay, delete, or the time is over   |
 //! | `Tombstone`  | wheel, until its end                | the record is forgotten               |
 //!
 //! Between two of its lists a slot is in none: [`Records::come_due`], [`Records::next_waiting`] and
@@ -22,6 +23,7 @@ mod audit;
 mod authorities;
 mod changes;
 mod hosts;
+mod letters;
 mod life;
 mod outline;
 mod owners;
@@ -58,6 +60,7 @@ use super::config::ShardConfig;
 use super::tag_counts::TagCounts;
 use arrivals::Arrivals;
 use authorities::Authorities;
+use letters::Letters;
 use owners::Owners;
 use placements::Placements;
 
@@ -74,6 +77,8 @@ pub enum Next {
     BackingOff(Tick),
     /// Waits in the wheel for the news that another rank has popped.
     HandedOver(Tick),
+    /// Waits in the wheel for the end of its time as a dead letter. Only for a record that is one.
+    Parked(Tick),
     /// Waits in the wheel for its end. Only for a record that is a tombstone already.
     Tombstone(Tick),
 }
@@ -110,6 +115,7 @@ pub struct Records {
     hosts: Hosts,
     tags: TagCounts,
     owners: Owners,
+    letters: Letters,
     counts: Counts,
     limits: Limits,
     changes: Changes,
@@ -132,6 +138,7 @@ impl Records {
             hosts: Hosts::new(authorities, &config.callbacks),
             tags: TagCounts::new(config.tags_max, config.hash_seed),
             owners: Owners::new(config.hash_seed),
+            letters: Letters::default(),
             counts: Counts::default(),
             limits: Limits {
                 records_max: config.records_max,
@@ -326,7 +333,11 @@ impl Records {
         record.state = next.state();
         assert!(record.is_live() == was_live, "a tombstone has given back what a timer holds");
         match next {
-            Next::Armed(at) | Next::BackingOff(at) | Next::HandedOver(at) | Next::Tombstone(at) => {
+            Next::Armed(at)
+            | Next::BackingOff(at)
+            | Next::HandedOver(at)
+            | Next::Parked(at)
+            | Next::Tombstone(at) => {
                 self.file(slot, former, at);
             }
             Next::Ready(host) => {
@@ -385,6 +396,16 @@ impl Former {
 }
 
 impl Next {
+    /// The state of a live record that nobody is at: it waits for its pop, or for its end, if it is
+    /// a dead letter.
+    #[inline]
+    pub fn waiting(record: &Record, at: Tick) -> Self {
+        match record.state {
+            State::Parked => Self::Parked(at),
+            _ => Self::Armed(at),
+        }
+    }
+
     #[inline]
     fn state(self) -> State {
         match self {
@@ -393,6 +414,7 @@ impl Next {
             Next::InFlight => State::InFlight,
             Next::BackingOff(_) => State::BackingOff,
             Next::HandedOver(_) => State::HandedOver,
+            Next::Parked(_) => State::Parked,
             Next::Tombstone(_) => State::Tombstone,
         }
     }
