@@ -194,6 +194,52 @@ fn write_seconds(ms: u64, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
     use crate::base::ids::TimerId;
+    use crate::wire::dead_letter::{Failure, GivenUp, Replay};
+
+    const LETTER: DeadLetter<'static> = DeadLetter {
+        is_on_its_way: false,
+        uri_failed: true,
+        reason: GivenUp::Attempts,
+        failure: Failure::Status,
+        attempts: 2,
+        status: Some(500),
+        given_up_ms: 1_800_000_000_000,
+        until_ms: 1_800_000_001_000,
+        sequence: 4,
+        answer: b"no",
+    };
+
+    fn letter_text(letter: &DeadLetter<'_>) -> String {
+        let mut out = Vec::new();
+        write_letter(letter, &mut out);
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn a_letter_tells_what_is_known() {
+        assert_eq!(
+            letter_text(&LETTER),
+            concat!(
+                r#","dead-letter":{"reason":"attempts","attempts":2,"failure":"status","#,
+                r#""status":500,"answer":"no","sequence-number":4,"#,
+                r#""given-up-at":"2027-01-15T08:00:00Z","kept-until":"2027-01-15T08:00:01Z","#,
+                r#""uri-failed":true}"#,
+            )
+        );
+        let cut = "caf\u{e9}".as_bytes();
+        for (answer, shown) in [
+            (&b""[..], None),
+            (&b"\xff\xfe"[..], Some(r#""answer-base64":"//4=""#)),
+            (&cut[..4], Some(r#""answer":"caf""#)),
+            (&b"\xc3"[..], Some(r#""answer-base64":"ww==""#)),
+        ] {
+            let text = letter_text(&DeadLetter { answer, status: None, ..LETTER });
+            match shown {
+                Some(shown) => assert!(text.contains(shown), "{text}"),
+                None => assert!(!text.contains("answer"), "{text}"),
+            }
+        }
+    }
 
     #[test]
     fn what_the_original_does_not_have_is_shown_as_it_was_written() {
@@ -206,6 +252,9 @@ mod tests {
             window_ms: Some(300_000),
             retry: Some(RetryPolicy { multiplier_milli: 1_500, ..RetryPolicy::default() }),
             timeout_ms: Some(15_000),
+            letter: None,
+            replay: Some(Replay { count: 3, sequence: 1 }),
+            dead_letter_uri: Some("http://letters/"),
         };
         let mut encoded = Vec::new();
         attributes.write(&mut encoded);
@@ -228,7 +277,8 @@ mod tests {
             r#"{"callback":{"http":{"opaque-base64":"/wA=","uri":"http://h/","method":"PUT","#,
             r#""content-type":"image/png","headers":{"X-A":"b \"c\"","X-D":"e"}},"#,
             r#""retry":{"max-attempts":8,"max-age":86400,"initial":1,"multiplier":1.5,"#,
-            r#""max":3600,"jitter":0.2},"timeout":15},"reliability":{"replication-factor":2},"#,
+            r#""max":3600,"jitter":0.2},"timeout":15,"dead-letter":{"uri":"http://letters/"}},"#,
+            r#""replays":3,"reliability":{"replication-factor":2},"#,
             r#""statistics":{"tag-info":[]},"timing":{"at":"2027-01-15T08:00:00.25Z","#,
             r#""sequence-number":0,"start-time-delta":-20,"window":300}}"#,
         );
