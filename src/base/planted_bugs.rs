@@ -134,6 +134,8 @@ pub enum Bug {
     OneAttemptTooMany = 84,
     /// A retry policy makes no pauses.
     PolicyWithoutPauses = 85,
+    /// A node that retries a pop by a policy tells the others that they may make it.
+    PopOfPolicyNotKept = 86,
     /// A pop that is given up leaves no dead letter.
     GivenUpLeavesNoLetter = 90,
 }
@@ -147,7 +149,7 @@ impl Bug {
     }
 
     /// The bugs that the simulator of one node must find.
-    pub const ONE_NODE: [Bug; 12] = [
+    pub const ONE_NODE: [Bug; 15] = [
         Bug::DrainOneTooFew,
         Bug::FileTwoAhead,
         Bug::RepeatForOffByOne,
@@ -160,10 +162,13 @@ impl Bug {
         Bug::KeepOldSchedule,
         Bug::LeakCredit,
         Bug::IdleHostKeepsLane,
+        Bug::OneAttemptTooMany,
+        Bug::PolicyWithoutPauses,
+        Bug::GivenUpLeavesNoLetter,
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.
-    pub const CLUSTER: [Bug; 15] = [
+    pub const CLUSTER: [Bug; 16] = [
         Bug::SkipOneReplica,
         Bug::DoNotTellReplicasOfPop,
         Bug::DropTombstonesAtRestart,
@@ -179,6 +184,7 @@ impl Bug {
         Bug::WokenCorePopsUnheard,
         Bug::LearnFutureVersion,
         Bug::RefusalCountsAsAnswered,
+        Bug::PopOfPolicyNotKept,
     ];
 
     /// The bugs of the journal. The simulators with a disk must find each.

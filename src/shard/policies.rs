@@ -55,6 +55,7 @@ impl Shard {
         matches!(record.state, State::BackingOff | State::Ready)
             && record.due() <= tick
             && self.policy_of(record).is_some()
+            && !is_planted(Bug::PopOfPolicyNotKept)
     }
 
     /// Whether no further attempt follows after so many.
@@ -63,9 +64,14 @@ impl Shard {
         u16::from(record.attempts) >= policy.max_attempts + one_more
     }
 
+    /// Whether a policy allows no further attempt at a pop because of its age.
+    pub(super) fn is_too_old(&self, tick: Tick, record: &Record) -> bool {
+        self.policy_of(record).is_some() && tick >= self.give_up_at(record)
+    }
+
     /// The pause before the next attempt, and the most by which it is stretched.
     pub(super) fn pause_by(policy: &RetryPolicy, record: &Record) -> (u64, u64) {
-        if record.attempts == 0 || is_planted(Bug::PolicyWithoutPauses) {
+        if is_planted(Bug::PolicyWithoutPauses) {
             return (0, 0);
         }
         let pause_ms = policy.pause_ms(record.attempts.into());

@@ -94,6 +94,21 @@ fn a_server_that_asks_for_time_gets_it() {
     assert_eq!(cluster.shard(0).counters().given_up, 1);
 }
 
+#[test]
+fn a_pop_that_is_put_off_does_not_make_its_pause_once_more() {
+    let mut cluster = Cluster::new(1, true);
+    cluster.outcome = |_, _| CallbackOutcome::Unreachable;
+    let hourly = RetryPolicy { initial_ms: 60_000, max_ms: 60_000, ..POLICY };
+    let id = cluster.create_with(0, (1, 1), 1, &with(hourly));
+    let plain: Vec<_> = (0..12).map(|_| cluster.create(0, (1, 200), 1)).collect();
+    assert!(!plain.contains(&id));
+    (1..=61_200).for_each(|ms| cluster.pass_to(ms));
+    assert!(!cluster.holders(id).is_empty());
+    cluster.outcome = |_, _| CallbackOutcome::Delivered;
+    (61_201..=70_000).for_each(|ms| cluster.pass_to(ms));
+    assert!(cluster.holders(id).is_empty(), "delivered soon after its host is well again");
+}
+
 /// Three nodes that have long been up.
 fn three(outcome: fn(usize, u64) -> CallbackOutcome) -> Cluster {
     let mut cluster = Cluster::new(3, true);

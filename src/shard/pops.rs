@@ -109,7 +109,7 @@ impl Shard {
         match host {
             Some(host) if may_start => self.attempt(now, slot, &record, host, outbox),
             Some(host) if !is_held_back => self.records.transition(slot, Next::Ready(host)),
-            _ => self.back_off(tick, slot, &record, 0),
+            _ => self.back_off(tick, slot, &record, None),
         }
     }
 
@@ -193,6 +193,9 @@ impl Shard {
             let record = *self.records.get(slot);
             if self.is_next_ranks_turn(tick, &record) {
                 self.hand_over(tick, slot);
+            } else if record.attempts > 0 && self.is_too_old(tick, &record) {
+                self.counters.given_up += 1;
+                self.pop_over(tick, slot, false, outbox);
             } else if !self.waits_for_others(tick, slot, outbox) {
                 self.attempt(now, slot, &record, host, outbox);
             }
@@ -368,7 +371,7 @@ impl Shard {
 
     /// When the present pop is given up. After a restart the last pop of a timer, which may be long
     /// overdue, is tried for as long as any other.
-    fn give_up_at(&self, record: &Record) -> Tick {
+    pub(super) fn give_up_at(&self, record: &Record) -> Tick {
         let (schedule, sequence) = (record.schedule(), record.sequence + 1);
         let policy = self.policy_of(record);
         let give_up_ms = policy.map_or(self.config.callbacks.give_up_ms, |it| it.max_age_ms);
@@ -400,9 +403,9 @@ impl Shard {
             Some(policy) if Self::is_exhausted(&policy, &record) => {
                 self.give_up(now, slot, GivenUp::Attempts, outbox);
             }
-            Some(_) => self.back_off(tick, slot, &record, pause_ms),
+            Some(_) => self.back_off(tick, slot, &record, Some(pause_ms)),
             None if self.has_backup(&record) => self.hand_over(tick, slot),
-            None => self.back_off(tick, slot, &record, 0),
+            None => self.back_off(tick, slot, &record, Some(0)),
         }
     }
 
@@ -433,20 +436,27 @@ impl Shard {
         self.pop(now, slot, false, outbox);
     }
 
-    /// Files a slot that is in no list for its next attempt.
+    /// Files a slot that is in no list for its next attempt. `asked_ms` is how long the server
+    /// wants to be left alone; `None`: the pop was put off without an attempt.
     ///
     /// - The pause doubles with the failures of the timer, or is what its policy says, and at least
-    ///   what the server asked for.
+    ///   what the server asked for. A pop with a policy that was put off has made its pause before.
     /// - For a host in trouble the pause lasts until the next probe at least.
     /// - Without a lane the pause is longer.
     /// - The pause is spread by the id, so that a herd does not come back as one.
     /// - No pause goes beyond the moment of giving up.
-    fn back_off(&mut self, tick: Tick, slot: Slot, record: &Record, asked_ms: u64) {
+    fn back_off(&mut self, tick: Tick, slot: Slot, record: &Record, asked_ms: Option<u64>) {
         let limits = &self.config.callbacks;
         let doublings = u32::from(record.attempts.saturating_sub(1)).min(16);
-        let policy = self.policy_of(record).map(|policy| Self::pause_by(&policy, record));
+        let policy = self.policy_of(record).map(|policy| match asked_ms {
+            Some(asked_ms) => {
+                let (pause_ms, stretch_ms) = Self::pause_by(&policy, record);
+                (pause_ms.max(asked_ms), stretch_ms)
+            }
+            None => (0, DEFERRED_MS_MIN / 2),
+        });
         let mut pause_ms = match policy {
-            Some((pause_ms, _)) => pause_ms.max(asked_ms),
+            Some((pause_ms, _)) => pause_ms,
             None => (limits.retry_first_ms << doublings).min(limits.retry_max_ms),
         };
         let host = self.records.hosts().host_of(record.authority);

@@ -3,7 +3,7 @@
 
 use super::definition::{Definition, encode_content, encode_with_attributes};
 use super::lasting::milliseconds;
-use super::options::admit_options;
+use super::options::{admit_options, duration_ms};
 pub use super::rejection::Rejection;
 use crate::base::limits::REPLICATION_FACTOR_MAX;
 use crate::base::time::{Now, Tick, WallMs};
@@ -112,12 +112,19 @@ pub fn start_wall_of(part: &InternalPart<'_>, now: Now) -> WallMs {
 }
 
 fn timing(document: &TimerDocument<'_>) -> Result<(u64, u64), Rejection> {
-    let seconds = |member, got| milliseconds(got).ok_or(Rejection::Seconds { member, got });
-    let interval_ms = seconds("timing.interval", document.interval_s)?;
+    let (interval, repeat_for) = match &document.options {
+        Some(options) => (options.interval, options.repeat_for),
+        None => (None, None),
+    };
+    let ms_of = |member, got, text| match text {
+        Some(text) => duration_ms(text, member),
+        None => milliseconds(got).ok_or(Rejection::Seconds { member, got }),
+    };
+    let interval_ms = ms_of("timing.interval", document.interval_s, interval)?;
     let Some(repeat_for_s) = document.repeat_for_s else { return Ok((interval_ms, interval_ms)) };
-    let repeat_for_ms = seconds("timing.repeat-for", repeat_for_s)?;
+    let repeat_for_ms = ms_of("timing.repeat-for", repeat_for_s, repeat_for)?;
     if interval_ms == 0 && repeat_for_ms > 0 {
-        return Err(Rejection::ZeroInterval(repeat_for_s));
+        return Err(Rejection::ZeroInterval(repeat_for_ms as f64 / 1_000.0));
     }
     Ok((interval_ms, repeat_for_ms))
 }

@@ -89,8 +89,43 @@ fn lasting_of(
 fn moment_ms(text: &str) -> Result<u64, Rejection> {
     let moment = DateTimeParser::new().parse_timestamp(text.as_bytes()).ok();
     let ns = moment.map(|moment| moment.as_nanosecond().max(0).unsigned_abs());
-    let ms = ns.and_then(|ns| u64::try_from(ns.div_ceil(1_000_000)).ok());
-    ms.ok_or_else(|| wrong("timing.at", "a time of RFC 3339 as 2026-12-01T09:00:00Z", text))
+    // A leap second is the first second of the next day on clocks that do not tell it. The parser
+    // takes it for the second before.
+    let leap_ns = if text.get(17..19) == Some("60") { 1_000_000_000 } else { 0 };
+    let ms = ns.and_then(|ns| u64::try_from((ns + leap_ns).div_ceil(1_000_000)).ok());
+    ms.filter(|_| is_rfc_3339(text))
+        .ok_or_else(|| wrong("timing.at", "a time of RFC 3339 as 2026-12-01T09:00:00Z", text))
+}
+
+/// Whether a text has the form of RFC 3339 section 5.6. The parser knows more forms of ISO 8601,
+/// which other programs read in other ways.
+fn is_rfc_3339(text: &str) -> bool {
+    let has_form = |text: &str, form: &str| {
+        let fits =
+            |(byte, is): (u8, u8)| if is == b'0' { byte.is_ascii_digit() } else { byte == is };
+        text.len() == form.len() && text.bytes().zip(form.bytes()).all(fits)
+    };
+    let Some((seconds, rest)) = text.split_at_checked(19) else { return false };
+    let (date, time) = seconds.split_at_checked(10).unwrap_or_default();
+    let (between, time) = time.split_at_checked(1).unwrap_or_default();
+    let decimals =
+        rest.strip_prefix('.').map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
+    let offset = match decimals {
+        Some(offset) if offset.len() + 1 < rest.len() => offset,
+        Some(_) => return false,
+        None => rest,
+    };
+    let is_offset = offset.strip_prefix(['+', '-']).is_some_and(|at| has_form(at, "00:00"));
+    has_form(date, "0000-00-00")
+        && matches!(between, "T" | "t" | " ")
+        && has_form(time, "00:00:00")
+        && (matches!(offset, "Z" | "z") || is_offset)
+}
+
+/// A duration that is text, of a member that may be a number of seconds as well.
+pub(super) fn duration_ms(text: &str, member: &'static str) -> Result<u64, Rejection> {
+    let ms = lasting_of(Some(Lasting::Text(text)), member, (0, INTERVAL_MS_MAX))?;
+    Ok(ms.unwrap_or_default())
 }
 
 /// How far ahead a moment is. What is past is now.
@@ -223,7 +258,31 @@ mod tests {
         assert_eq!(interval("2027-01-15T10:00:01+02:00"), Ok(Some(1_000)));
         assert_eq!(interval("2027-01-15T08:00:00.0001Z"), Ok(Some(1)));
         assert_eq!(interval("1969-01-01T00:00:00Z"), Ok(Some(0)), "past");
-        for bad in ["", "tomorrow", "2027-13-01T00:00:00Z", "2027-01-15T08:00:00", "2027-01-15"] {
+        assert_eq!(interval("2027-01-15t08:00:01.5z"), Ok(Some(1_500)));
+        assert_eq!(interval("2027-01-15 08:00:01-00:00"), Ok(Some(1_000)));
+        assert_eq!(interval("2027-01-15T07:59:60Z"), Ok(Some(0)), "a leap second");
+        assert_eq!(interval("2027-01-15T08:59:60+00:59"), Ok(Some(60_000)), "a leap second");
+        for bad in [
+            "",
+            "tomorrow",
+            "2027-13-01T00:00:00Z",
+            "2027-01-15T08:00:00",
+            "2027-01-15",
+            "2027-01-15T08:00Z",
+            "20270115T080000Z",
+            "2027-01-15T08:00:00+0200",
+            "2027-01-15T08:00:00+02",
+            "2027-01-15T08:00:00.Z",
+            "2027-01-15T08:00:00,5Z",
+            "2027-01-15T08:00:61Z",
+            "2027-01-15T24:00:00Z",
+            "2027-02-29T08:00:00Z",
+            "2027-01-15T08:00:00Z[Europe/London]",
+            "2027-01-15T08:00:00Z ",
+            "+002027-01-15T08:00:00Z",
+            "2027-01-15T08:00:0\u{663}Z",
+            "\u{1F600}\u{1F600}\u{1F600}\u{1F600}\u{1F600}\u{1F600}",
+        ] {
             let error = interval(bad).expect_err(bad);
             assert!(error.starts_with("timing.at: expected a time of RFC 3339"), "{error}");
         }

@@ -49,7 +49,7 @@ const REPLAY: u8 = 13;
 const DEAD_LETTER_URI: u8 = 17;
 
 /// Headers that a callback has of its own, or that mean something between two ends of a connection
-/// only (RFC 9110 section 7.6.1). In lower case.
+/// only (RFC 9110 section 7.6.1, RFC 2616 section 13.5.1, RFC 7540 section 3.2.1). In lower case.
 const OWN_HEADERS: [&str; 23] = [
     "connection",
     "content-length",
@@ -57,16 +57,16 @@ const OWN_HEADERS: [&str; 23] = [
     "date",
     "expect",
     "host",
+    "http2-settings",
     "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
     "proxy-connection",
     "te",
     "trailer",
     "transfer-encoding",
     "upgrade",
     "via",
-    "webhook-id",
-    "webhook-signature",
-    "webhook-timestamp",
     "x-dead-letter-attempts",
     "x-dead-letter-failure",
     "x-dead-letter-reason",
@@ -75,6 +75,8 @@ const OWN_HEADERS: [&str; 23] = [
     "x-replay",
     "x-sequence-number",
 ];
+/// All headers that begin so are of signatures.
+const SIGNATURE_HEADERS: &str = "webhook-";
 
 /// The method of a callback.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -391,7 +393,9 @@ pub fn check_header(name: &str, value: &str) -> Result<(), HeaderError> {
     if name.is_empty() || !name.bytes().all(is_token_byte) {
         return Err(HeaderError::Name);
     }
-    if OWN_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(name)) {
+    let begins = name.get(..SIGNATURE_HEADERS.len());
+    let is_of_signature = begins.is_some_and(|it| it.eq_ignore_ascii_case(SIGNATURE_HEADERS));
+    if is_of_signature || OWN_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(name)) {
         return Err(HeaderError::Own);
     }
     if !is_header_value(value.as_bytes()) {

@@ -47,9 +47,9 @@ impl<'a> Tags<'a> {
 /// A timer document as a client writes it. Every string is JSON-unescaped and borrows the body.
 #[derive(Clone, Debug)]
 pub struct TimerDocument<'a> {
-    /// `timing.interval` in seconds: any finite number; 0 beside `timing.at`.
+    /// `timing.interval` in seconds: any finite number; 0 if it is text or there is `timing.at`.
     pub interval_s: f64,
-    /// `timing.repeat-for` in seconds: any finite number.
+    /// `timing.repeat-for` in seconds: any finite number; 0 if it is text.
     pub repeat_for_s: Option<f64>,
     /// `callback.http.uri`. Empty only in a tombstone that a node sends.
     pub uri: &'a str,
@@ -124,8 +124,14 @@ fn read_timing<'a>(
     let (mut interval, mut repeat_for) = (None, None);
     for _ in 0..cursor.object("timing")? {
         match cursor.key() {
-            "interval" => set_once(&mut interval, cursor.seconds(INTERVAL)?, INTERVAL)?,
-            "repeat-for" => set_once(&mut repeat_for, cursor.seconds(REPEAT_FOR)?, REPEAT_FOR)?,
+            "interval" => {
+                let seconds = cursor.seconds_or_text(INTERVAL, &mut options.interval)?;
+                set_once(&mut interval, seconds, INTERVAL)?;
+            }
+            "repeat-for" => {
+                let seconds = cursor.seconds_or_text(REPEAT_FOR, &mut options.repeat_for)?;
+                set_once(&mut repeat_for, seconds, REPEAT_FOR)?;
+            }
             key if options.take_timing(key, cursor)? => {}
             _ => cursor.skip(),
         }

@@ -149,7 +149,7 @@ const VALUES: [(&str, &str); 8] = [
 
 type Place = (&'static str, &'static str, fn(&str) -> String, &'static [&'static str]);
 
-const NUMBERS: &[&str] = &["5", "-5", "5.5"];
+const DURATIONS: &[&str] = &["5", "-5", "5.5", "a string"];
 
 /// Every member: its path, the type that is expected, a document with a given value there, and the
 /// types that fit.
@@ -159,15 +159,15 @@ const PLACES: [Place; 12] = [
     ("callback.http", "an object", with_http, &["an object"]),
     (
         "timing.interval",
-        "a number of seconds",
+        "a number of seconds, or a duration as PT15M",
         |value| with_timing(&format!(r#"{{"interval":{value}}}"#)),
-        NUMBERS,
+        DURATIONS,
     ),
     (
         "timing.repeat-for",
-        "a number of seconds",
+        "a number of seconds, or a duration as PT15M",
         |value| with_timing(&format!(r#"{{"interval":1,"repeat-for":{value}}}"#)),
-        NUMBERS,
+        DURATIONS,
     ),
     (
         "callback.http.uri",

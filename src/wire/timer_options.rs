@@ -43,6 +43,10 @@ pub struct DeadLetterDocument<'a> {
 /// The members beyond the original's document. Strings are unescaped and borrow the body.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TimerOptions<'a> {
+    /// `timing.interval`, if it is text.
+    pub interval: Option<&'a str>,
+    /// `timing.repeat-for`, if it is text.
+    pub repeat_for: Option<&'a str>,
     /// `timing.at`.
     pub at: Option<&'a str>,
     /// `timing.window`.
@@ -189,6 +193,21 @@ fn read_retry<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<RetryDocument<'a>, Docu
 }
 
 impl<'a> Cursor<'_, 'a> {
+    /// The seconds of a duration. Text goes to `text`; the seconds are 0 then.
+    pub(super) fn seconds_or_text(
+        &mut self,
+        path: &str,
+        text: &mut Option<&'a str>,
+    ) -> Result<f64, DocumentError> {
+        match self.lasting(path)? {
+            Lasting::Seconds(seconds) => Ok(seconds),
+            Lasting::Text(duration) => {
+                *text = Some(duration);
+                Ok(0.0)
+            }
+        }
+    }
+
     fn lasting(&mut self, path: &str) -> Result<Lasting<'a>, DocumentError> {
         match self.next() {
             Node::Static(StaticNode::U64(seconds)) => Ok(Lasting::Seconds(seconds as f64)),

@@ -15,6 +15,7 @@ mod internal;
 mod limits;
 mod lists;
 mod memory;
+mod options;
 mod semantics;
 mod signatures;
 mod sink;

@@ -28,6 +28,7 @@ mod hostile;
 mod lists;
 mod mixed;
 mod nonsense;
+mod options;
 mod requests;
 mod scaling;
 mod secrets;
@@ -55,6 +56,7 @@ const STORIES: &[&[Story]] = &[
     signatures::STORIES,
     token_limits::STORIES,
     sites::STORIES,
+    options::STORIES,
     requests::STORIES,
 ];
 

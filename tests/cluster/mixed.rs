@@ -32,7 +32,7 @@ const PATIENT: &str = "\n[cluster]\nsuspect_after_ms = 60000\ndead_after_ms = 12
 
 /// Starts a node of this service at place 0, and the recorder of an original at place 1. Both know
 /// each other.
-fn mixed() -> (Cluster, Original) {
+pub fn mixed() -> (Cluster, Original) {
     let mut cluster = Cluster::with(Setup { local: PATIENT.to_owned(), ..Setup::default() });
     let original = Original::start(cluster.address(ITS));
     let roles = super::files::Roles::staying(&[OURS, ITS]);

@@ -8,6 +8,8 @@ mod list_targets;
 mod lists;
 mod mutation;
 mod nonsense;
+mod option_targets;
+mod options;
 mod peer_targets;
 mod peers;
 mod targets;

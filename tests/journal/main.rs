@@ -22,6 +22,7 @@ mod disks;
 mod growth;
 mod kills;
 mod missed;
+mod options;
 mod restarts;
 
 /// The longest stories come first, because they decide how long all of them take.
@@ -34,6 +35,7 @@ const STORIES: &[&[Story]] = &[
     missed::STORIES,
     clocks::STORIES,
     restarts::STORIES,
+    options::STORIES,
     backups::STORIES,
 ];
 

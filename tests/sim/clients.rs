@@ -6,6 +6,7 @@ use kit::simulator::callback_world::Behaviour;
 use kit::simulator::random::{Purpose, Stream};
 
 use super::driver::PHASES;
+use super::extras::Extras;
 use super::options::Options;
 
 /// A timer that a client asks for.
@@ -15,6 +16,7 @@ pub struct Wish {
     pub repeat_for_ms: u64,
     pub host: u32,
     pub opaque_bytes: u32,
+    pub extras: Extras,
 }
 
 /// The timer that an operation is for.
@@ -119,7 +121,8 @@ fn operations(options: &Options) -> Vec<Operation> {
 /// Makes creates that only take ids, within two seconds, at the end of the clients' time.
 fn burst(draw: &mut Stream, options: &Options) -> Vec<Operation> {
     let end_ns = (options.safety_ms + options.pause_ms) * 1_000_000;
-    let never = Wish { interval_ms: 2, repeat_for_ms: 1, host: 0, opaque_bytes: 0 };
+    let extras = Extras::default();
+    let never = Wish { interval_ms: 2, repeat_for_ms: 1, host: 0, opaque_bytes: 0, extras };
     (0..options.burst)
         .map(|number| Operation {
             name: 2 * options.operations + number,
@@ -153,8 +156,12 @@ fn wish(draw: &mut Stream, options: &Options) -> Wish {
         17 | 18 => draw.range(61, 3_000),
         _ => draw.range(65_000, 70_000),
     } as u32;
-    let (interval_ms, repeat_for_ms) = times(draw, options);
-    Wish { interval_ms, repeat_for_ms, host, opaque_bytes }
+    let (interval_ms, mut repeat_for_ms) = times(draw, options);
+    let extras = if options.is_crowd { Extras::default() } else { Extras::draw(draw) };
+    if extras.has_time {
+        repeat_for_ms = interval_ms;
+    }
+    Wish { interval_ms, repeat_for_ms, host, opaque_bytes, extras }
 }
 
 fn times(draw: &mut Stream, options: &Options) -> (u64, u64) {

@@ -10,9 +10,9 @@ use chronos::core::peers::actions::PeerAction;
 use chronos::core::turn::{Driver, STEPS, Step, take};
 use chronos::shard::ShardConfig;
 use chronos::shard::effects::{Attempt, CallbackOutcome, Reply, Ticket};
-use kit::simulator::callback_world::{Ending, Outcome};
 use kit::simulator::story::Violation;
 
+use super::extras::outcome_of;
 use super::invariants::{Begun, name_of};
 use super::model::{Checked, Moment, broken};
 use super::world::{Event, World};
@@ -314,7 +314,8 @@ impl CoreDriver {
             "pop",
             [ticket.id.0, name as u64, ticket.sequence, ticket.version.0],
         );
-        let outcome = outcome_of(&ending);
+        let wall_s = (world.wall().0 / 1_000) as u32;
+        let outcome = outcome_of(world.options.seed, key, &ending, wall_s);
         world.running.push(Running { ticket, name, host, outcome });
         let attempt = world.running.len() - 1;
         world.schedule(world.now_ns + ending.after_ns, Event::Ended { core, attempt });
@@ -389,17 +390,6 @@ impl CoreDriver {
     }
 }
 
-/// Returns how an attempt ends, as the shard's outcome.
-fn outcome_of(ending: &Ending) -> CallbackOutcome {
-    match ending.outcome {
-        Outcome::Delivered => CallbackOutcome::Delivered,
-        Outcome::Rejected => CallbackOutcome::Rejected,
-        Outcome::TimedOut => CallbackOutcome::TimedOut,
-        Outcome::Unreachable => CallbackOutcome::Unreachable,
-        Outcome::Stale => CallbackOutcome::Stale,
-    }
-}
-
 /// A core in a step of its turn, and the world around it.
 struct Turn<'a> {
     driver: &'a mut CoreDriver,
@@ -437,9 +427,12 @@ impl Driver for Turn<'_> {
 
     fn arrivals(&mut self, now: Now) {
         let driver = &mut *self.driver;
+        let mut checked = Ok(());
         for name in driver.requests.drain(..driver.requests_now) {
-            self.world.hand_over(&mut driver.core, driver.own, now, name);
+            let taken = self.world.hand_over(&mut driver.core, driver.own, now, name);
+            checked = checked.and(taken);
         }
+        self.note(checked);
     }
 
     fn next_ended(&mut self) -> Option<(Ticket, CallbackOutcome)> {
@@ -449,8 +442,8 @@ impl Driver for Turn<'_> {
         let Running { ticket, name, host, outcome } = self.world.running[at];
         let numbers = [name as u64, ticket.sequence, outcome.number(), 0];
         self.world.trace.add(self.world.now_ns, "ended", numbers);
-        let tick = self.driver.now.mono.tick_floor().0;
-        self.world.model.ending(self.driver.own, ticket.id.0, name, host, outcome, tick);
+        let (own, now) = (self.driver.own, self.driver.now);
+        self.world.model.ending((own, host), ticket.id.0, name, outcome, now);
         Some((ticket, outcome))
     }
 

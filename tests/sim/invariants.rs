@@ -1,10 +1,13 @@
 //! The invariants. Every attempt, every ending, every answer and every sleep of a core is compared
 //! with the model.
 
+use chronos::wire::attributes::Attributes;
+use chronos::wire::dead_letter::DeadLetter;
 use chronos::base::time::{Now, Tick};
 use chronos::shard::effects::{Answer, Attempt, CallbackOutcome, TimerView};
 
 use super::clients::Wish;
+use super::extras::{keeps_policy, pause_ms};
 use super::model::{Checked, HostMirror, Model, Moment, Pop, TROUBLE_FAILURES, Write, broken};
 
 /// Returns the content of a callback. It is made from the name of the write, so that any mix-up
@@ -59,7 +62,9 @@ impl Model {
         };
         same_content(begun, &wish, &story)?;
         same_start(begun, &write, &wish, &story)?;
+        keeps_policy(begun, &write, &story)?;
         let start = begun.attempt.due.0 - wish.interval_ms.saturating_mul(sequence);
+        self.windows.see(id, &write, start, &story)?;
         write.start = Some(start);
         self.next_in_order(begun, &write, &story)?;
         self.version_rises(begun, &story)?;
@@ -131,13 +136,13 @@ impl Model {
     /// Checks T9 for an attempt that ended.
     pub fn ending(
         &mut self,
-        core: u16,
+        (core, host): (u16, u32),
         id: u64,
         name: usize,
-        host: u32,
         outcome: CallbackOutcome,
-        tick: u64,
+        now: Now,
     ) {
+        let tick = now.mono.tick_floor().0;
         self.hosts[usize::from(core)][host as usize].end(outcome, tick);
         let tally = &mut self.tally;
         match outcome {
@@ -165,14 +170,28 @@ impl Model {
         write.stale_in_a_row =
             if outcome == CallbackOutcome::Stale { write.stale_in_a_row + 1 } else { 0 };
         let mut has_ended = false;
+        let policy = write.wish.and_then(|wish| wish.extras.policy);
         match outcome {
-            CallbackOutcome::Delivered => {
-                write.has_ended = write.next == write.pops();
-                has_ended = write.has_ended;
-                (write.next, write.pop, write.failed) = (write.next + 1, Pop::Waiting, 0);
-            }
+            CallbackOutcome::Delivered => has_ended = write.pop_over(),
             CallbackOutcome::Stale => write.pop = Pop::Waiting,
-            _ => (write.pop, write.failed) = (Pop::Failed, write.failed + 1),
+            CallbackOutcome::Gone if policy.is_some() => {
+                tally.gone_min += u64::from(is_certain);
+                tally.gone_max += 1;
+                (write.has_ended, has_ended) = (true, true);
+            }
+            _ => {
+                (write.pop, write.failed) = (Pop::Failed, write.failed + 1);
+                if let Some(policy) = policy {
+                    let (least_ms, most_ms) = pause_ms(&policy, write.failed, outcome, now);
+                    (write.not_before, write.again_by) = (tick + least_ms, tick + most_ms);
+                    if write.failed >= policy.max_attempts.into() {
+                        tally.given_up_min += u64::from(is_certain);
+                        tally.letters_min += u64::from(is_certain);
+                        tally.given_up_max += 1;
+                        has_ended = write.pop_over();
+                    }
+                }
+            }
         }
         if has_ended && is_certain {
             self.ended(id, tick);
@@ -243,6 +262,7 @@ impl Model {
                 let held = timer.writes.iter().find(|write| Some(write.name) == name);
                 let was = timer.gone.iter().any(|(gone, at)| Some(*gone) == name && *at > asked);
                 match held {
+                    Some(write) if is_letter(write, view) => Ok(()),
                     Some(write) => same_view(write, view),
                     None if was => Ok(()),
                     None => broken("T7", format!("timer {id:x}: a read shows {:?}", view.uri)),
@@ -331,7 +351,9 @@ fn same_start(begun: &Begun<'_>, write: &Write, wish: &Wish, story: &str) -> Che
         return broken("T2", format!("{story}: {early_ns} ns early"));
     }
     let start = attempt.due.0.checked_sub(after_ms);
-    let latest = write.answered.map_or(u64::MAX, |_| write.answered_ns.div_ceil(1_000_000));
+    let window_ms = wish.extras.window_ms.unwrap_or(0);
+    let latest = write.answered_ns.div_ceil(1_000_000) + window_ms;
+    let latest = write.answered.map_or(u64::MAX, |_| latest);
     let is_known = write.start.is_none() || write.start == start;
     if !is_known || start.is_none_or(|start| start > latest) {
         return broken(
@@ -342,12 +364,23 @@ fn same_start(begun: &Begun<'_>, write: &Write, wish: &Wish, story: &str) -> Che
     Ok(())
 }
 
+/// Whether a read shows a dead letter that the timer may have left, with what the timer had.
+fn is_letter(write: &Write, view: &TimerView) -> bool {
+    let Some(wish) = write.wish.filter(|wish| wish.extras.policy.is_some()) else { return false };
+    let attributes = Attributes::read(&view.attributes).expect("a shard encodes them");
+    let is_last = |letter: &DeadLetter<'_>| letter.sequence == write.pops();
+    attributes.letter.as_ref().is_some_and(is_last)
+        && attributes.retry == wish.extras.policy
+        && *view.opaque == opaque(write.name, wish.opaque_bytes)
+}
+
 fn same_view(write: &Write, view: &TimerView) -> Checked {
     let Some(wish) = write.wish else {
         return broken("T7", format!("write {} has no timer, a read shows one", write.name));
     };
     let expected = opaque(write.name, wish.opaque_bytes);
     let same = *view.opaque == expected
+        && *view.attributes == wish.extras.encoded()
         && (view.interval_ms, view.repeat_for_ms) == (wish.interval_ms, wish.repeat_for_ms);
     if !same || view.sequence >= write.pops() {
         return broken("T7", format!("write {}: a read shows {view:?}", write.name));

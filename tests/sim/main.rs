@@ -7,6 +7,7 @@
 
 mod clients;
 mod driver;
+mod extras;
 mod invariants;
 mod model;
 mod options;

@@ -8,9 +8,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use chronos::wire::attributes::RetryPolicy;
 use kit::simulator::story::Violation;
 
 use super::clients::Wish;
+use super::extras::Windows;
 
 /// The order of events across all cores. Virtual time alone does not order them.
 pub type Moment = u64;
@@ -56,6 +58,10 @@ pub struct Write {
     /// How many attempts at any pop there were. The number decides how the next attempt ends.
     pub attempts: u64,
     pub stale_in_a_row: u32,
+    /// The tick before which its policy allows no further attempt at this pop, and the tick by
+    /// which one is to be made.
+    pub not_before: u64,
+    pub again_by: u64,
     pub has_ended: bool,
     /// The tick under which the duty is filed; `None` without a duty.
     pub filed: Option<u64>,
@@ -77,6 +83,8 @@ impl Write {
             failed: 0,
             attempts: 0,
             stale_in_a_row: 0,
+            not_before: 0,
+            again_by: 0,
             has_ended: false,
             filed: None,
         }
@@ -92,7 +100,8 @@ impl Write {
     /// Returns the latest tick at which pop `sequence` is due.
     pub fn due(&self, sequence: u64) -> u64 {
         let wish = self.wish.expect("only timers pop");
-        let start = self.start.unwrap_or(self.answered_ns.div_ceil(1_000_000));
+        let latest = self.answered_ns.div_ceil(1_000_000) + self.window_ms();
+        let start = self.start.unwrap_or(latest);
         start.saturating_add(wish.interval_ms.saturating_mul(sequence))
     }
 
@@ -100,15 +109,45 @@ impl Write {
     /// not popped lies between its request and its answer.
     pub fn unknown_ms(&self) -> u64 {
         let ticks = |ns: u64| ns.div_ceil(1_000_000);
-        if self.start.is_some() { 0 } else { ticks(self.answered_ns) - ticks(self.asked_ns) }
+        let by_request = ticks(self.answered_ns) - ticks(self.asked_ns);
+        if self.start.is_some() { 0 } else { by_request + self.window_ms() }
+    }
+
+    fn window_ms(&self) -> u64 {
+        self.wish.and_then(|wish| wish.extras.window_ms).unwrap_or(0)
+    }
+
+    fn policy(&self) -> Option<RetryPolicy> {
+        self.wish.and_then(|wish| wish.extras.policy)
+    }
+
+    /// Ends the present pop, delivered or given up. Returns whether it was the last.
+    pub fn pop_over(&mut self) -> bool {
+        self.has_ended = self.next == self.pops();
+        (self.next, self.pop, self.failed) = (self.next + 1, Pop::Waiting, 0);
+        self.has_ended
     }
 
     /// Returns the tick from which the pop may be given up.
     pub fn give_up_at(&self, sequence: u64, give_up_ms: u64) -> u64 {
-        if sequence >= self.pops() {
-            self.due(sequence).saturating_add(give_up_ms)
-        } else {
-            self.due(sequence + 1)
+        let (due, next) = (self.due(sequence), self.due(sequence + 1));
+        match self.policy().map(|policy| due.saturating_add(policy.max_age_ms)) {
+            Some(too_old) if sequence < self.pops() => too_old.min(next),
+            Some(too_old) => too_old,
+            None if sequence < self.pops() => next,
+            None => due.saturating_add(give_up_ms),
+        }
+    }
+
+    /// Returns the tick by which a pop that failed, at a host that last answered at `ended_at`, is
+    /// to be looked at again.
+    fn again_by(&self, ended_at: u64, give_up_ms: u64) -> u64 {
+        let by = ended_at.max(self.due(self.next)).max(self.again_by);
+        let is_given_up = by >= self.give_up_at(self.next, give_up_ms) - self.unknown_ms();
+        // What may be given up is not tried again. The next pop comes in its time.
+        match self.policy() {
+            Some(_) if is_given_up => by.max(self.due(self.next + 1)),
+            _ => by,
         }
     }
 }
@@ -177,6 +216,10 @@ pub struct Tally {
     pub given_up_max: u64,
     pub outdated_min: u64,
     pub outdated_max: u64,
+    /// Pops of timers with a policy that certainly were given up.
+    pub letters_min: u64,
+    pub gone_min: u64,
+    pub gone_max: u64,
 }
 
 /// Everything that the model knows of one run.
@@ -185,6 +228,7 @@ pub struct Model {
     /// The hosts, by core and number.
     pub hosts: Vec<Vec<HostMirror>>,
     pub tally: Tally,
+    pub windows: Windows,
     pub give_up_ms: u64,
     /// Longest time from a failure, or from a host's recovery, to the next look at a pop.
     pub look_ms: u64,
@@ -199,6 +243,7 @@ impl Model {
             timers: BTreeMap::new(),
             hosts: vec![vec![HostMirror::default(); hosts]; cores],
             tally: Tally::default(),
+            windows: Windows::default(),
             give_up_ms,
             look_ms: longest + longest / 2 + 2,
             buried: vec![BTreeMap::new(); cores],
@@ -363,7 +408,7 @@ impl Model {
         let mut by = write.due(write.next);
         if write.pop == Pop::Failed {
             let host = &self.hosts[usize::from(timer.owner)][wish.host as usize];
-            by = host.ended_at.max(by) + self.look_ms;
+            by = write.again_by(host.ended_at, self.give_up_ms) + self.look_ms;
         }
         let host = &mut self.hosts[usize::from(timer.owner)][wish.host as usize];
         host.duties.insert((by, id));

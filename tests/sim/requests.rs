@@ -4,11 +4,12 @@ use chronos::base::ids::{ShardCount, ShardIndex, TimerId};
 use chronos::base::time::Now;
 use chronos::core::Core;
 use chronos::shard::effects::{self, Answer, Refusal, Reply, Request, Requester};
-use chronos::timer::definition::{Definition, encode_content};
+use chronos::timer::definition::{Definition, encode_with_attributes};
 use chronos::wire::timer_json::Tag;
 
 use super::clients::{Kind, Operation, Target, Wish};
 use super::driver::CoreDriver;
+use super::extras::interval_until;
 use super::invariants::{authority, opaque, target};
 use super::model::{Checked, Moment, Write, broken};
 use super::world::World;
@@ -35,6 +36,7 @@ impl World {
                 }
             }
         };
+        let operation = self.said(operation);
         let core = operation.core;
         let (asked, asked_ns) = (self.next_moment(), self.now_ns);
         let owner = id.map(|id| ShardCount::new(self.options.shards).owner(TimerId(id)));
@@ -59,6 +61,37 @@ impl World {
         Ok(())
     }
 
+    /// The request as the client writes it: a time counts from the client's present.
+    fn said(&self, mut operation: Operation) -> Operation {
+        if let Kind::Create(wish) | Kind::Update(_, wish) = &mut operation.kind
+            && wish.extras.has_time
+        {
+            wish.extras.at_ms = Some(self.wall().0 + wish.interval_ms);
+        }
+        operation
+    }
+
+    /// Notes which interval the node has made of a time.
+    fn take_time(&mut self, name: usize, now: Now) -> Checked {
+        let asked = self.asked.get_mut(&name).expect("asked before");
+        let (Kind::Create(wish) | Kind::Update(_, wish)) = &mut asked.operation.kind else {
+            return Ok(());
+        };
+        let Some(at_ms) = wish.extras.at_ms else { return Ok(()) };
+        let interval_ms = match interval_until(at_ms, now) {
+            Ok(interval_ms) => interval_ms,
+            Err(what) => return broken("T2 time", what),
+        };
+        (wish.interval_ms, wish.repeat_for_ms) = (interval_ms, interval_ms);
+        let (wish, id) = (*wish, asked.id);
+        let timer = id.and_then(|id| self.model.timers.get_mut(&id));
+        let mut writes = timer.into_iter().flat_map(|timer| &mut timer.writes);
+        if let Some(write) = writes.find(|write| write.name == name) {
+            write.wish = Some(wish);
+        }
+        Ok(())
+    }
+
     fn resolve(&self, target: Target) -> Option<u64> {
         match target {
             Target::Chosen(id) => Some(id),
@@ -67,7 +100,8 @@ impl World {
     }
 
     /// Gives a request to its core.
-    pub fn hand_over(&mut self, core: &mut Core, own: u16, now: Now, name: usize) {
+    pub fn hand_over(&mut self, core: &mut Core, own: u16, now: Now, name: usize) -> Checked {
+        self.take_time(name, now)?;
         let asked = &self.asked[&name];
         let id = TimerId(asked.id.unwrap_or(0));
         let request = name as u32;
@@ -77,7 +111,9 @@ impl World {
             Kind::Create(wish) | Kind::Update(_, wish) => {
                 let host = authority(wish.host);
                 let opaque = opaque(name, wish.opaque_bytes);
-                encode_content(&target(name), tags_of(u64::from(request)), &opaque, &mut content);
+                let (tags, attributes) = (tags_of(u64::from(request)), wish.extras.encoded());
+                let parts = (&attributes[..], &opaque[..]);
+                encode_with_attributes(&target(name), tags, parts, &mut content);
                 let Wish { interval_ms, repeat_for_ms, .. } = wish;
                 let (factor, authority, content) = (None, &host[..], &content[..]);
                 let definition =
@@ -91,6 +127,7 @@ impl World {
             Kind::Delete(_) => core.request(now, from, Request::Delete(target_of(id))),
             Kind::Read(_) => core.request(now, from, Request::Read(target_of(id))),
         }
+        Ok(())
     }
 
     /// Notes the id of a create whose pop came before its answer.

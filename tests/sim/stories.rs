@@ -8,6 +8,7 @@ use kit::simulator::shrink::judge;
 use super::OneNode;
 use super::clients::{Fault, Kind, Operation, Story, Target, Wish};
 use super::driver::REQUESTS;
+use super::extras::Extras;
 use super::options::Options;
 
 const MS: u64 = 1_000_000;
@@ -30,7 +31,13 @@ fn id_of_second() -> Target {
 }
 
 fn wish(interval_ms: u64) -> Wish {
-    Wish { interval_ms, repeat_for_ms: interval_ms, host: 0, opaque_bytes: 10 }
+    Wish {
+        interval_ms,
+        repeat_for_ms: interval_ms,
+        host: 0,
+        opaque_bytes: 10,
+        extras: Extras::default(),
+    }
 }
 
 fn operation(name: usize, at_ms: u64, core: u16, kind: Kind) -> Operation {

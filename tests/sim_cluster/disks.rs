@@ -192,7 +192,8 @@ pub fn long_absence(story: &mut Story) {
     for timer in 0..8 {
         let target = Target::Chosen(0x9000 + timer);
         let interval_ms = draw.pick(&[3_000, 40_000, 60_000]);
-        let wish = Wish { interval_ms, repeat_for_ms: interval_ms * 2, host: 0, factor: 0 };
+        let wish =
+            Wish { interval_ms, repeat_for_ms: interval_ms * 2, host: 0, factor: 0, policy: None };
         let before_ms = draw.range(4_000, at_ms - 500);
         operate(draw, before_ms, Kind::Update(target, wish));
         if draw.chance(70) {

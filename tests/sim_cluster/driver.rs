@@ -14,11 +14,12 @@ use chronos::core::turn::{Driver, turn};
 use chronos::shard::effects::{
     Attempt, CallbackOutcome, Dialect, Reply, Request, Requester, Target as TimerTarget, Ticket,
 };
-use chronos::timer::definition::{Definition, encode_content, with_owner};
+use chronos::timer::definition::{Definition, encode_with_attributes, with_owner};
 use chronos::wire::timer_json::Tag;
 
 use super::model::{Checked, broken};
 use super::network::{ConnectionId, CoreAt, End, Packet};
+use super::policies::attributes_of;
 use super::requests::Ask;
 use super::sites::FROM_SITE;
 use super::story_plan::Doom;
@@ -195,7 +196,8 @@ impl CoreDriver {
             return self.core.request(self.now, from, request);
         };
         let tags = tags_of(ask.name as u64);
-        encode_content(&format!("/{}", ask.name), tags, b"opaque", &mut content);
+        let (path, attributes) = (format!("/{}", ask.name), attributes_of(wish.policy));
+        encode_with_attributes(&path, tags, (&attributes, b"opaque"), &mut content);
         let content = owned(content, ask.name as u64);
         let authority = format!("host-{}:80", wish.host);
         let definition = Definition {

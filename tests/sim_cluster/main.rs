@@ -21,6 +21,7 @@ mod nodes;
 mod operators;
 mod options;
 mod pauses;
+mod policies;
 mod rarities;
 mod requests;
 mod sites;

@@ -168,7 +168,7 @@ pub struct Model {
     /// A node that was away for longer than this may bring back a timer that has ended since,
     /// because tombstones have ended, too.
     pub away_ns: u64,
-    acknowledges_first: bool,
+    pub acknowledges_first: bool,
     /// How far wall clocks are apart. Nodes that do not hear each other may order writes of one
     /// timer in another order, if the writes are closer than this.
     pub clocks: Spread,

@@ -169,6 +169,7 @@ impl World {
         self.leave_disk(node, how);
         if self.members.is_member(node) {
             self.model.disturbances.down(node, self.now_ns);
+            self.leave_pops(node, life);
         }
         for id in 0..self.network.connections.len() {
             for end in [End::Dialler, End::Acceptor] {

@@ -88,7 +88,7 @@ fn write_around(
         let interval_ms = draw.pick(&[until_ms, until_ms, 500, 700, 1_500]).max(200);
         let times = draw.pick(&[1, 3, 20]);
         let repeat_for_ms = interval_ms * times;
-        let wish = Wish { interval_ms, repeat_for_ms, host, factor };
+        let wish = Wish { interval_ms, repeat_for_ms, host, factor, policy: None };
         operate(draw, before_ms, Kind::Update(target, wish));
         let during_ms = at_ms + draw.range(0, for_ms + 200);
         match draw.range(0, 4) {

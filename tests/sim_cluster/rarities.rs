@@ -6,6 +6,7 @@ use kit::simulator::random::{Purpose, Stream};
 use super::disturbances::Whom;
 use super::nodes::Starved;
 use super::options::{Options, Trouble};
+use super::policies::failures;
 use super::story_plan::{Death, Fault};
 use super::world::World;
 
@@ -43,10 +44,12 @@ pub enum Rarity {
     NoRoom = 20,
     /// A wall clock is wrong by minutes or an hour for a time.
     WrongClock = 21,
+    /// Timers have retry policies, and hosts fail for long (see `policies.rs`).
+    Policies = 22,
 }
 
 impl Rarity {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::OldFiles,
         Self::Twins,
         Self::LateStarts,
@@ -58,6 +61,7 @@ impl Rarity {
         Self::Pauses,
         Self::NoRoom,
         Self::WrongClock,
+        Self::Policies,
     ];
 }
 
@@ -81,6 +85,7 @@ impl Rarities {
                 // Beside other faults and changes copies may stay with several stand-ins.
                 (Rarity::NoRoom, Trouble::Storm) => 0,
                 (Rarity::NoRoom, _) if has_operator => 0,
+                (Rarity::Policies, _) => 2 * PERCENT,
                 (Rarity::NoRoom | Rarity::WrongClock, _) => PERCENT,
                 (Rarity::OldFiles, _) | (_, Trouble::None) => 0,
                 _ => PERCENT,
@@ -123,6 +128,7 @@ pub fn rare_faults(options: &Options, made: &mut Vec<(u64, Fault)>) {
             Rarity::Slow => in_turn(draw, options, made, slow),
             Rarity::Exchanged => in_turn(draw, options, made, exchanged),
             Rarity::WrongClock => wrong_clock(draw, options, made),
+            Rarity::Policies => failures(draw, options, made),
             // The plots and the limits of the node make these.
             Rarity::LongIntervals | Rarity::Pauses | Rarity::NoRoom => {}
         }

@@ -70,7 +70,8 @@ fn play(promotion: bool, shards: u16, heals_s: u64) -> Vec<(char, u64)> {
     let at_ns = |second: u64| (ASKED_MS + second * 1_000) * MS;
     // The story's split begins after B has told C of the pop at 42.
     let split_ns = at_ns(43);
-    let wish = Wish { interval_ms: 20_000, repeat_for_ms: 120_000, host: 0, factor: 3 };
+    let wish =
+        Wish { interval_ms: 20_000, repeat_for_ms: 120_000, host: 0, factor: 3, policy: None };
     let story = Story {
         operations: vec![Operation {
             name: 0,
@@ -126,7 +127,8 @@ fn with_promotion_only_the_first_pop_after_each_death_is_late() {
 #[test]
 fn a_node_that_seems_alive_now_and_then_brings_nothing_back() {
     for begins_ms in (0..4_000).step_by(200) {
-        let wish = Wish { interval_ms: 950, repeat_for_ms: 9_500, host: 0, factor: 2 };
+        let wish =
+            Wish { interval_ms: 950, repeat_for_ms: 9_500, host: 0, factor: 2, policy: None };
         let operation = Operation {
             name: 0,
             at_ns: ASKED_MS * MS,
@@ -161,7 +163,7 @@ fn a_stand_in_is_restarted() -> Option<&'static str> {
         node: stand_in,
         kind: Kind::Update(
             Target::Chosen(ID),
-            Wish { interval_ms, repeat_for_ms: interval_ms, host: 0, factor: 1 },
+            Wish { interval_ms, repeat_for_ms: interval_ms, host: 0, factor: 1, policy: None },
         ),
         patience_ms: 8_000,
         loses_reply: false,

@@ -1,12 +1,14 @@
 //! A story: what clients do, what operators do and what goes wrong, as lists that are made before
 //! the run. The shrinker makes the lists shorter.
 
+use chronos::wire::attributes::RetryPolicy;
 use kit::simulator::callback_world::Behaviour;
 use kit::simulator::random::{Purpose, Stream};
 
 use super::disks::{all_at_once, long_absence};
 use super::options::{Options, Trouble};
 use super::pauses::pauses;
+use super::policies::with_policies;
 use super::rarities::{Rarity, rare_faults};
 
 /// A timer that a client asks for.
@@ -16,6 +18,8 @@ pub struct Wish {
     pub repeat_for_ms: u64,
     pub host: u32,
     pub factor: u8,
+    /// When a pop that failed is tried again, if the client says so.
+    pub policy: Option<RetryPolicy>,
 }
 
 impl Wish {
@@ -223,6 +227,7 @@ impl Story {
         }
         long_absence(&mut story);
         all_at_once(&mut story);
+        with_policies(&mut story);
         story
     }
 }
@@ -276,7 +281,7 @@ fn wish(draw: &mut Stream, options: &Options) -> Wish {
     let most = (60_000 / interval_ms.max(1)).clamp(1, 12);
     let times = draw.range(1, most);
     let extra_ms = if draw.chance(20) { interval_ms / 2 } else { 0 };
-    Wish { interval_ms, repeat_for_ms: interval_ms * times + extra_ms, host, factor }
+    Wish { interval_ms, repeat_for_ms: interval_ms * times + extra_ms, host, factor, policy: None }
 }
 
 /// Makes a plot: timers on three nodes, of which one is away. Meanwhile some timers are deleted or
@@ -303,7 +308,7 @@ fn plot(story: &mut Story) {
         let interval_ms = draw.range(1_500, 5_000) * if is_long { 8 } else { 1 };
         let host = draw.range(0, u64::from(options.hosts) - 1) as u32;
         let repeat_for_ms = interval_ms * draw.range(8, 40);
-        let wish = Wish { interval_ms, repeat_for_ms, host, factor: 3 };
+        let wish = Wish { interval_ms, repeat_for_ms, host, factor: 3, policy: None };
         operate(2 * timer, draw.range(4_500, 7_000), helper, Kind::Update(target, wish));
         let at_ms = begin_ms + draw.range(300, away_ms);
         match draw.range(0, 3) {

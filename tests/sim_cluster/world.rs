@@ -72,6 +72,12 @@ pub enum Event {
         life: u64,
     },
     Due(usize, u64),
+    /// Another process must have gone on with a pop.
+    Takeover {
+        name: usize,
+        sequence: u64,
+        died_ns: u64,
+    },
     Check,
     Heal,
     Clean,
@@ -308,6 +314,9 @@ impl World {
                 }
                 self.schedule_pop(name, sequence + u64::from(!is_put_off));
             }
+            Event::Takeover { name, sequence, died_ns } => {
+                self.model.is_taken_over((name, sequence), died_ns, self.now_ns)?;
+            }
             Event::Check => {
                 self.trace.add(self.now_ns, "check", [self.carried, 0, 0, 0]);
                 self.answers_in_time()?;
@@ -396,6 +405,7 @@ impl World {
         self.trace.add(self.now_ns, "pop", numbers);
         self.pops.push((place.node, self.now_ns, name, ticket.sequence));
         self.model.named(name, ticket.id.0)?;
+        self.model.keeps_policy(place, self.now_ns, name, ticket.sequence)?;
         self.model.attempt(place, self.now_ns, name, ticket.sequence)?;
         let pops = self.model.pops.entry((name, ticket.sequence)).or_default();
         let at = pops.len();

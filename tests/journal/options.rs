@@ -1,0 +1,157 @@
+//! What timers have beyond the original's document (docs/api.md, "Beyond the original") outlives
+//! the process, and so do pops that wait for their next attempt.
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use kit::callbacks::{Callback, Reaction, serve};
+use kit::runner::Story;
+use kit::until::{PATIENCE, until};
+use serde_json::{Value, json};
+
+use super::harness::Node;
+
+pub const STORIES: &[Story] = &[
+    ("what_the_original_does_not_have_survives_a_kill", survives),
+    ("a_pop_in_back_off_is_tried_again_after_a_kill", tried_again),
+];
+
+/// A callback server that fails until it is told to be well.
+struct Server {
+    uri: String,
+    is_well: Arc<AtomicBool>,
+    seen: Arc<Mutex<Vec<Callback>>>,
+}
+
+impl Server {
+    fn start() -> Server {
+        let (is_well, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+        let (well, all) = (is_well.clone(), seen.clone());
+        let (address, _) = serve("127.0.0.1:0".parse().expect("an address"), move |callback| {
+            let callback: Callback = callback.clone();
+            all.lock().expect("nobody panics with it").push(callback);
+            Reaction::Status(if well.load(SeqCst) { 200 } else { 500 })
+        });
+        Server { uri: format!("http://{address}"), is_well, seen }
+    }
+
+    fn seen(&self, path: &str) -> Vec<Callback> {
+        let seen = self.seen.lock().expect("nobody panics with it");
+        seen.iter().filter(|one| one.path == path).cloned().collect()
+    }
+
+    fn await_callbacks(&self, path: &str, count: usize) -> Vec<Callback> {
+        let what = format!("{count} callbacks of {path}");
+        until(&what, PATIENCE, || Some(self.seen(path)).filter(|seen| seen.len() >= count))
+    }
+}
+
+fn shown(node: &Node, path: &str) -> Value {
+    let answer = node.request("GET", path, "");
+    assert_eq!(answer.status, 200, "{path}: {answer:?}");
+    serde_json::from_str(&answer.body).expect("JSON")
+}
+
+/// A timer with all that the original does not have.
+fn document(server: &Server, path: &str, timing: Value) -> Value {
+    let uri = format!("{}{path}", server.uri);
+    json!({
+        "timing": timing,
+        "callback": {
+            "http": {
+                "uri": uri,
+                "opaque-base64": "AAEC/w==",
+                "method": "PUT",
+                "content-type": "image/png",
+                "headers": {"X-Tenant": "blue"},
+            },
+            "retry": {"max-attempts": 5, "initial": 0.2, "max": 0.4, "jitter": 0},
+            "timeout": 7.5,
+        },
+    })
+}
+
+fn survives() {
+    let server = Server::start();
+    server.is_well.store(true, SeqCst);
+    let mut node = Node::alone();
+    node.start();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() + 6;
+    let at = jiff::Timestamp::from_second(now as i64).expect("a time").to_string();
+    let timings = [
+        ("/later", json!({"interval": "PT1H", "repeat-for": "P1D", "window": "PT2H"})),
+        ("/far", json!({"at": "2090-02-03T04:05:06.789Z"})),
+        ("/soon", json!({"at": at})),
+    ];
+    let made: Vec<_> = timings
+        .into_iter()
+        .map(|(path, timing)| node.create(&document(&server, path, timing).to_string()))
+        .collect();
+    let before: Vec<_> = made.iter().map(|path| shown(&node, path)).collect();
+    node.kill();
+    node.start();
+    for (path, before) in made.iter().zip(&before).take(2) {
+        let mut after = shown(&node, path);
+        let start = |shown: &Value| shown["timing"]["start-time-delta"].as_i64().expect("told");
+        // The start stays: seconds have passed, not the two hours of the window.
+        let passed_ms = start(before) - start(&after);
+        assert!((0..600_000).contains(&passed_ms), "{before}, then {after}");
+        after["timing"]["start-time-delta"] = before["timing"]["start-time-delta"].clone();
+        assert_eq!(*before, after);
+    }
+    let callback = server.await_callbacks("/soon", 1).remove(0);
+    let ms = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis();
+    assert!(ms >= u128::from(now) * 1_000, "not before its time");
+    assert!(callback.head.starts_with("PUT /soon HTTP/1.1\r\n"), "{}", callback.head);
+    assert_eq!(callback.header("Content-Type"), "image/png");
+    assert_eq!(callback.header("X-Tenant"), "blue");
+    assert_eq!(callback.body, [0, 1, 2, 255]);
+    assert_eq!(node.metric("chronos_journal_damaged"), Some(0), "{}", node.log());
+    node.stop();
+}
+
+fn await_end(node: &Node, path: &str) {
+    let has_ended = || node.request("GET", path, "").status == 404;
+    until("the pop to be delivered", PATIENCE, || has_ended().then_some(()));
+}
+
+fn tried_again() {
+    let server = Server::start();
+    let mut node = Node::alone();
+    node.start();
+    let create = |node: &Node, path: &str, retry: Value| {
+        let mut document = document(&server, path, json!({"interval": 0}));
+        document["callback"]["retry"] = retry;
+        node.create(&document.to_string())
+    };
+    // The first is between attempts that follow quickly, the second waits for an hour.
+    let quick = json!({"max-attempts": 200, "initial": 0.2, "max": 0.2, "jitter": 0});
+    let hourly = json!({"max-attempts": 200, "initial": "PT1H", "max": "PT1H", "jitter": 0});
+    let timers = [create(&node, "/quick", quick), create(&node, "/hourly", hourly)];
+    server.await_callbacks("/quick", 3);
+    server.await_callbacks("/hourly", 1);
+    node.kill();
+    let quick_before = server.seen("/quick").len();
+    assert_eq!(server.seen("/hourly").len(), 1);
+    std::thread::sleep(Duration::from_millis(300));
+    node.start();
+    // The node counts and pauses anew.
+    server.await_callbacks("/quick", quick_before + 2);
+    let hourly = server.await_callbacks("/hourly", 2);
+    assert!(hourly.iter().all(|one| one.sequence() == 1), "the same pop");
+    assert!(timers.iter().all(|path| node.request("GET", path, "").status == 200));
+    server.is_well.store(true, SeqCst);
+    await_end(&node, &timers[0]);
+    // Again: what was delivered does not come back. A create is answered when all before it is on
+    // the disk.
+    let last = json!({"interval": 3600});
+    node.create(&document(&server, "/last", last).to_string());
+    let quick_before = server.seen("/quick").len();
+    node.kill();
+    node.start();
+    let hourly = server.await_callbacks("/hourly", 3);
+    await_end(&node, &timers[1]);
+    assert_eq!((hourly.len(), server.seen("/quick").len()), (3, quick_before));
+    node.stop();
+}
