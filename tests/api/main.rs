@@ -6,6 +6,7 @@ mod bad_http;
 mod bad_timers;
 mod callbacks;
 mod contract;
+mod dead_letters;
 mod deadlines;
 mod destinations;
 mod harness;
