@@ -5,9 +5,7 @@
 
 use crate::base::ids::ShardIndex;
 use crate::base::slots::{SlotKey, Slots};
-use crate::shard::effects::{
-    Answer, Internal, ListPage, ListedTimer, Reply, Requester, Target,
-};
+use crate::shard::effects::{Answer, Internal, ListPage, ListedTimer, Reply, Requester, Target};
 use crate::wire::dead_letter::LetterUse;
 
 /// The `connection` of a requester that uses letters of a page. No client has it.

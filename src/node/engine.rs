@@ -9,8 +9,8 @@ use crate::base::time::Now;
 use crate::core::Core;
 use crate::core::peers::actions::PeerAction;
 use crate::core::turn::Driver;
-use crate::ring::{Completion, Errno, Mailbox, Ring, RingError, now};
 use crate::node::list_orders::Ordered;
+use crate::ring::{Completion, Errno, Mailbox, Ring, RingError, now};
 use crate::shard::effects::{Attempt, CallbackOutcome, Request, Ticket};
 
 use crate::node::callbacks::lanes::Lanes;

@@ -22,7 +22,7 @@ use crate::wire::callback_uri::{parse_told_uri, uri_of};
 use crate::wire::dead_letter::{DeadLetter, Failure, GivenUp, LetterUse, Replay};
 
 use super::Shard;
-use super::effects::{Answer, CallbackOutcome, Letter, Outbox, Refusal, Requester, Ticket};
+use super::effects::{Answer, CallbackOutcome, Letter, Outbox, Refusal, Requester, Target, Ticket};
 use super::parts::writes::NewWrite;
 use super::records::Record;
 
@@ -79,8 +79,7 @@ impl Shard {
         attributes.retry.is_some()
             || attributes.replay.is_some()
             || attributes.letter.is_some()
-            // The nodes of the original service cannot hold it.
-            || limits.plain && is_last && self.peers.http().is_empty()
+            || limits.plain && is_last && !self.has_originals()
     }
 
     fn write_letter(
@@ -111,7 +110,7 @@ impl Shard {
             self.given_up_as(record, letter).ok_or(Refusal::BytesFull)?;
         let factor = self.records.placement_of(record).factor;
         let (id, at, version, plan) = if is_last {
-            let target = super::effects::Target { id: record.id, factor: Some(factor), filter: None };
+            let target = Target { id: record.id, factor: Some(factor), filter: None };
             let plan = self.plan_known(target, factor, Some(record));
             (record.id, Some(slot), self.clock.just_above(record.version), plan)
         } else {
@@ -201,7 +200,7 @@ impl Shard {
             }
             let record = *self.records.get(slot);
             let factor = self.records.placement_of(&record).factor;
-            let target = super::effects::Target { id: record.id, factor: Some(factor), filter: None };
+            let target = Target { id: record.id, factor: Some(factor), filter: None };
             let plan = self.plan_known(target, factor, Some(&record));
             self.counters.letters_pushed_out += 1;
             if self.end(now, None, (record.id, Some(slot)), &plan, outbox).is_err() {
@@ -225,7 +224,7 @@ impl Shard {
         let (id, factor) = (*id, *factor);
         let slot = self.find(id);
         let held = slot.map(|slot| *self.records.get(slot));
-        let target = super::effects::Target { id, factor: Some(factor), filter: None };
+        let target = Target { id, factor: Some(factor), filter: None };
         let plan = self.plan_known(target, factor, held.as_ref());
         let newest = held.map_or(*version, |held| held.version.max(*version));
         let content = match wanted {

@@ -220,7 +220,13 @@ impl Shard {
     ///
     /// This node decides which nodes act next: those that acted and live, and those that were found
     /// to hold the timer since.
-    pub(super) fn pop_over(&mut self, tick: Tick, slot: Slot, is_delivered: bool, outbox: &mut Outbox) {
+    pub(super) fn pop_over(
+        &mut self,
+        tick: Tick,
+        slot: Slot,
+        is_delivered: bool,
+        outbox: &mut Outbox,
+    ) {
         let record = *self.records.get(slot);
         let placement = self.next_placement(tick, &record, is_delivered);
         let stood_in = self.records.placement_of(&record).own > Some(0);

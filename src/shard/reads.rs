@@ -17,8 +17,7 @@ use crate::wire::peer_message::{PeerMessage, PeerResult, Standing, TimerCopy, de
 
 use super::Shard;
 use super::effects::{
-    Answer, Internal, Letter, Outbox, Purpose, Refusal, Reply, Requester, Target,
-    TimerView,
+    Answer, Internal, Letter, Outbox, Purpose, Refusal, Reply, Requester, Target, TimerView,
 };
 use super::parts::reads::{READS_MAX, Waiting};
 use super::records::State;

@@ -34,10 +34,8 @@ impl Shard {
         outbox: &mut Outbox,
     ) {
         let is_read = matches!(request, Request::Read(_) | Request::Letter(..));
-        let is_write = matches!(
-            request,
-            Request::Create(_) | Request::Update(..) | Request::Delete(_)
-        );
+        let is_write =
+            matches!(request, Request::Create(_) | Request::Update(..) | Request::Delete(_));
         let is_clients = is_read || is_write;
         if let Some(refusal) = self.write_refusal.filter(|_| is_write) {
             self.counters.refused += 1;
@@ -99,8 +97,12 @@ impl Shard {
 
     /// Whether a member is an original node, which cannot hold such a timer.
     fn cannot_be_held(&self, definition: &Definition<'_>) -> bool {
-        Content::decode(definition.content).has_attributes()
-            && !self.peers.http().intersection(self.peers.view.connected_nodes()).is_empty()
+        Content::decode(definition.content).has_attributes() && self.has_originals()
+    }
+
+    /// Whether a member is an original node.
+    pub(super) fn has_originals(&self) -> bool {
+        !self.peers.http().intersection(self.peers.view.connected_nodes()).is_empty()
     }
 
     /// A new id that no record has. A client may have chosen any id, and may have put a timer back

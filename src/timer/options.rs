@@ -153,7 +153,8 @@ fn bytes_of(text: &str, bytes_max: u32) -> Result<Vec<u8>, Rejection> {
 
 fn letter_uri(uri: &str) -> Result<&str, Rejection> {
     let parsed = parse_callback_uri(uri).map(|_| uri);
-    parsed.map_err(|error| Rejection::Option(format!("callback.dead-letter.uri: {}", error.0).into()))
+    parsed
+        .map_err(|error| Rejection::Option(format!("callback.dead-letter.uri: {}", error.0).into()))
 }
 
 fn method(name: &str) -> Result<CallbackMethod, Rejection> {

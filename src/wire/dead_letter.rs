@@ -129,8 +129,7 @@ impl<'a> DeadLetter<'a> {
     /// Reads a letter, which is all of `value`.
     pub fn read(value: &'a [u8]) -> Option<Self> {
         let (&[flags, reason, failure], mut rest) = value.split_first_chunk::<3>()?;
-        let mut upto =
-            |max: u64| read_leb128(&mut rest).filter(|number| *number <= max);
+        let mut upto = |max: u64| read_leb128(&mut rest).filter(|number| *number <= max);
         let attempts = upto(u16::MAX.into())? as u16;
         let status = upto(999)? as u16;
         let [given_up_ms, until_ms, sequence] = [upto(u64::MAX)?, upto(u64::MAX)?, upto(u64::MAX)?];

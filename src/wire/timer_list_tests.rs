@@ -1,10 +1,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::wire::dead_letter::GivenUp;
 use crate::base::ids::NodeHash;
 use crate::base::ranked::Sites;
 use crate::timer::definition::encode_content;
+use crate::wire::dead_letter::GivenUp;
 use crate::wire::peer_message::{CopyBody, Standing};
 use crate::wire::timer_json::Tag;
 

@@ -158,9 +158,11 @@ fn letters_are_listed_by_tag_host_and_reason() {
         ("tag=a&tag=b", "tag"),
         ("cursor=00", "cursor"),
     ] {
-        for (method, path) in
-            [("GET", "/dead-letters"), ("DELETE", "/dead-letters"), ("POST", "/dead-letters/replay")]
-        {
+        for (method, path) in [
+            ("GET", "/dead-letters"),
+            ("DELETE", "/dead-letters"),
+            ("POST", "/dead-letters/replay"),
+        ] {
             let answer = kept.ask(method, &format!("{path}?{query}"), "");
             answer.assert_refusal(400, names, query);
         }

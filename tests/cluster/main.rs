@@ -23,6 +23,7 @@ mod wires;
 
 mod abc;
 mod cables;
+mod dead_letters;
 mod deaths;
 mod hostile;
 mod lists;
@@ -53,6 +54,7 @@ const STORIES: &[&[Story]] = &[
     deaths::STORIES,
     secrets::STORIES,
     lists::STORIES,
+    dead_letters::STORIES,
     signatures::STORIES,
     token_limits::STORIES,
     sites::STORIES,

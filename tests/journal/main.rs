@@ -18,6 +18,7 @@ mod away;
 mod backups;
 mod clocks;
 mod damage;
+mod dead_letters;
 mod disks;
 mod growth;
 mod kills;
@@ -36,6 +37,7 @@ const STORIES: &[&[Story]] = &[
     clocks::STORIES,
     restarts::STORIES,
     options::STORIES,
+    dead_letters::STORIES,
     backups::STORIES,
 ];
 

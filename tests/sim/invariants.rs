@@ -1,10 +1,10 @@
 //! The invariants. Every attempt, every ending, every answer and every sleep of a core is compared
 //! with the model.
 
-use chronos::wire::attributes::Attributes;
-use chronos::wire::dead_letter::DeadLetter;
 use chronos::base::time::{Now, Tick};
 use chronos::shard::effects::{Answer, Attempt, CallbackOutcome, TimerView};
+use chronos::wire::attributes::Attributes;
+use chronos::wire::dead_letter::DeadLetter;
 
 use super::clients::Wish;
 use super::extras::{keeps_policy, pause_ms};

@@ -65,9 +65,8 @@ impl Service {
             Paged::List(query) => ListQuery::read(query, now.wall),
             Paged::Letters(wanted, query) => ListQuery::read_letters(query, *wanted, now.wall),
         };
-        let begun = self.may_list(caller).and_then(|()| {
-            query.map_err(|error| (400, error.to_string()))
-        });
+        let begun =
+            self.may_list(caller).and_then(|()| query.map_err(|error| (400, error.to_string())));
         let begun = begun.map(|query| core.list(now, from, query));
         let served = self.settle(begun, persistence, out);
         self.written += u64::from(served == Served::Written);

@@ -91,13 +91,8 @@ mod tests {
     fn the_last_failure_of_a_pop_is_remembered_once() {
         let mut said = Said::default();
         let pop = (TimerId(7), Version(1), 2);
-        let ticket = Ticket {
-            slot: Slot(0),
-            host: HostId(0),
-            id: pop.0,
-            version: pop.1,
-            sequence: pop.2,
-        };
+        let ticket =
+            Ticket { slot: Slot(0), host: HostId(0), id: pop.0, version: pop.1, sequence: pop.2 };
         said.note(&ticket, 503, b"busy");
         said.failed(pop, Failure::Status);
         assert_eq!(said.take((pop.0, pop.1, 3)).failure, Failure::Unknown, "another pop");

@@ -44,13 +44,8 @@ impl State {
         State::Parked,
     ];
     /// The states in which a slot is in the wheel.
-    pub const FILED: [State; 5] = [
-        State::Armed,
-        State::BackingOff,
-        State::HandedOver,
-        State::Parked,
-        State::Tombstone,
-    ];
+    pub const FILED: [State; 5] =
+        [State::Armed, State::BackingOff, State::HandedOver, State::Parked, State::Tombstone];
 }
 
 /// A timer or a tombstone.
