@@ -1,4 +1,5 @@
-//! Pages of lists, and dead letters, that the control thread asks a core for, on behalf of operators. The core answers
+//! Pages of lists, and dead letters, that the control thread asks a core for, on behalf of
+//! operators. The core answers
 //! into a place of the order; the control thread looks there. Nobody waits for a lock.
 
 use std::sync::Arc;

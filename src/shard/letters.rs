@@ -3,12 +3,12 @@
 //! - A dead letter is a timer that is *parked*: its content has the attribute of a letter, and it
 //!   waits in the wheel for the end of its time. So replicas, moves, the journal and restarts keep
 //!   it as they keep any timer.
-//! - The last pop of a timer makes a dead letter of the timer itself, under its id. Its version lies
-//!   just above that of the timer: whatever a client writes later wins, whoever heard of it first.
+//! - The last pop of a timer makes a dead letter of the timer itself, under its id. Its version
+//!   lies just above that of the timer: whatever a client writes later wins, whoever heard of it first.
 //! - An earlier pop of a repeating timer becomes a record of its own under a new id, and the timer
 //!   goes on.
-//! - With a URI for dead letters the record is a callback to that URI instead, which has one pop. It
-//!   is parked only if that pop is given up in turn.
+//! - With a URI for dead letters the record is a callback to that URI instead, which has one pop.
+//!   It is parked only if that pop is given up in turn.
 //! - A replay makes a callback to the first URI of the record again.
 //! - Letters are bounded by number, bytes and age. The oldest leaves first.
 
@@ -141,8 +141,8 @@ impl Shard {
         Ok(())
     }
 
-    /// What a pop that is given up becomes: a callback to its URI for dead letters, or a letter that
-    /// is parked. `None`: it would be too long.
+    /// What a pop that is given up becomes: a callback to its URI for dead letters, or a letter
+    /// that is parked. `None`: it would be too long.
     fn given_up_as(&self, record: &Record, letter: DeadLetter<'_>) -> Option<Next> {
         let content = Content::decode(self.records.content_of(record));
         let authority = self.records.authority_of(record);

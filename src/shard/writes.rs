@@ -153,7 +153,9 @@ impl Shard {
             |view: &View, write: &Waiting| view.peers_of(&write.outline.placement.replicas);
         let Some(write) = self.writes.waiting.get_mut(key) else { return };
         match result {
-            PeerResult::Superseded { .. } if write.gives_way => return self.give_way(key, outbox),
+            PeerResult::Superseded { .. } if write.gives_way => {
+                return self.drop_write(key, Refusal::Contended, outbox);
+            }
             PeerResult::Superseded { version, factor } if !Version(version).is_impossible() => {
                 let again = (Some(Version(version)), factor);
                 return self.write_again(now, key, again, outbox);
@@ -392,22 +394,26 @@ impl Shard {
         outbox.replies.push(Reply { to, answer, after });
     }
 
-    /// Refuses a write when this node has left its cluster. The nodes that were to hold the timer
-    /// are no peers any more, and this node is not to hold it.
-    fn leave_unwritten(&mut self, key: SlotKey, outbox: &mut Outbox) {
-        let Some(write) = self.writes.end(key) else { return };
-        self.counters.refused += u64::from(write.from.is_some());
-        if let Some(to) = write.from {
-            outbox.reply(to, Answer::Refused(Refusal::NoReplica));
+    /// Why a write is not made again:
+    ///
+    /// - This node has left its cluster. The nodes that were to hold the timer are no peers any
+    ///   more, and this node is not to hold it.
+    /// - It gives way, and this node has heard of a newer state meanwhile.
+    fn is_unwanted(&self, key: SlotKey) -> Option<Refusal> {
+        if self.peers.view.has_left() {
+            return Some(Refusal::NoReplica);
         }
+        let write = self.writes.waiting.get(key).filter(|write| write.gives_way)?;
+        let held = self.records.get(self.find(write.outline.id)?).version;
+        (held > write.outline.key.version).then_some(Refusal::Contended)
     }
 
-    /// Ends a write that has met a newer state. What the node of that state tells replaces it.
-    fn give_way(&mut self, key: SlotKey, outbox: &mut Outbox) {
+    /// Ends a write that is not made again.
+    fn drop_write(&mut self, key: SlotKey, reason: Refusal, outbox: &mut Outbox) {
         let Some(write) = self.writes.end(key) else { return };
         self.counters.refused += u64::from(write.from.is_some());
         if let Some(to) = write.from {
-            outbox.reply(to, Answer::Refused(Refusal::Contended));
+            outbox.reply(to, Answer::Refused(reason));
         }
     }
 
@@ -424,8 +430,8 @@ impl Shard {
         (seen, factor): (Option<Version>, u8),
         outbox: &mut Outbox,
     ) {
-        if self.peers.view.has_left() {
-            return self.leave_unwritten(key, outbox);
+        if let Some(reason) = self.is_unwanted(key) {
+            return self.drop_write(key, reason, outbox);
         }
         let Some(mut write) = self.writes.waiting.remove(key) else { return };
         let body = write.body.take();
@@ -457,9 +463,8 @@ impl Shard {
         let target = Target { id, factor: Some(factor), filter: None };
         let mut plan = self.plan_known_without(target, factor, held.as_ref(), write.refused);
         plan.is_create = write.is_create;
-        let replicas = self.peers.view.peers_of(&plan.placement.replicas);
-        let told = replicas.union(write.refused).with(self.peers.own());
-        plan.extras = plan.extras.union(write.asked).minus(told);
+        let told = self.peers.view.peers_of(&plan.placement.replicas).union(write.refused);
+        plan.extras = plan.extras.union(write.asked).minus(told.with(self.peers.own()));
         self.tell_of_refusing(&write, &plan, outbox);
         // The timer popped to its end here, while this node held it as a stand-in.
         let is_over = new.body.is_some()

@@ -129,8 +129,8 @@ impl HybridClock {
     }
 
     /// The least version of this node above `held`, for a state that follows from the one of `held`
-    /// and from no client's write: such writes made since lie above it, if they were not made within
-    /// the same millisecond.
+    /// and from no client's write: such writes made since lie above it, if they were not made
+    /// within the same millisecond.
     pub fn just_above(&self, held: Version) -> Version {
         let next = of_no_start((held.0 >> NodeInstance::BITS) + 1);
         Version(next << NodeInstance::BITS | u64::from(self.instance.get()))

@@ -175,7 +175,7 @@ impl AnswerReader {
                 // The server sent more than one answer to one request: later bytes cannot be
                 // trusted.
                 std::cmp::Ordering::Greater => {
-                    keep(kept, &input[..*left as usize]);
+                    keep(kept, input.get(..*left as usize).unwrap_or(input));
                     closing
                 }
             },
@@ -201,7 +201,7 @@ impl AnswerReader {
 fn keep(kept: &mut Option<Vec<u8>>, body: &[u8]) {
     if let Some(kept) = kept {
         let room = LETTER_ANSWER_BYTES_MAX.saturating_sub(kept.len());
-        kept.extend_from_slice(&body[..body.len().min(room)]);
+        kept.extend(body.iter().take(room));
     }
 }
 

@@ -323,8 +323,8 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// Whether encoded attributes are those of a dead letter that is parked. Cost: a look at the head of
-/// each attribute.
+/// Whether encoded attributes are those of a dead letter that is parked. Cost: a look at the head
+/// of each attribute.
 pub fn is_parked(bytes: &[u8]) -> bool {
     let mut rest = bytes;
     while let Some((&kind, tail)) = rest.split_first() {

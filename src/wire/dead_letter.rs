@@ -122,8 +122,7 @@ impl<'a> DeadLetter<'a> {
         let numbers =
             [self.attempts.into(), status, self.given_up_ms, self.until_ms, self.sequence];
         numbers.into_iter().for_each(|number| write_leb128(number, out));
-        let kept = self.answer.len().min(LETTER_ANSWER_BYTES_MAX);
-        out.extend_from_slice(&self.answer[..kept]);
+        out.extend(self.answer.iter().take(LETTER_ANSWER_BYTES_MAX));
     }
 
     /// Reads a letter, which is all of `value`.
@@ -234,7 +233,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_read_is_written_the_same(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn what_is_read_is_written_the_same(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
             if let Some(letter) = DeadLetter::read(&bytes) {
                 prop_assert_eq!(written(&letter), bytes);
             }

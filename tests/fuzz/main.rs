@@ -250,6 +250,8 @@ fn timer_id() {
             b"/timers/0004d9f548100000-3-anything/../%00",
             b"/timers",
             b"/timers/references",
+            b"/dead-letters/0004d9f548100000-2-00000000000000ff/replay",
+            b"/dead-letters/replay",
             b"/ping",
         ],
         &[

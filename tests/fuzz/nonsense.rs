@@ -22,6 +22,7 @@ use chronos::shard::{Shard, ShardConfig, Stock};
 use chronos::store::wheel::Geometry;
 use chronos::timer::definition::{Definition, encode_content};
 use chronos::timer::version::Version;
+use chronos::wire::dead_letter::{GivenUp, LetterUse};
 use chronos::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, SEQUENCE_MAX, START_MS_MAX, Standing,
     TimerCopy, decode_message, decode_result,
@@ -205,11 +206,12 @@ impl World {
         let mut at = || WallMs(self.number(u64::MAX));
         let (due_after, due_before) = (at(), at());
         let filter = Filter {
-            states: *self.random.of(&[1, 2, 4, 0x1f]),
+            states: *self.random.of(&[1, 2, 4, 0x1f, 0x20]),
             tag,
             host,
             due_after: Some(due_after).filter(|at| at.0 % 2 == 0),
             due_before: Some(due_before).filter(|at| at.0 % 2 == 0),
+            reason: Some(GivenUp::Age).filter(|_| due_before.0 % 3 == 0),
         };
         let from = Place(self.number(u64::MAX));
         let walk = self.random.below(40) as u64;
@@ -291,13 +293,15 @@ impl World {
             is_fresh: self.random.below(2) == 0,
         };
         let copy = self.told_message(&content);
-        let request = match (self.random.below(7), copy) {
+        let request = match (self.random.below(9), copy) {
             (0, _) => Request::Create(definition),
             (1, _) => Request::Update(target, definition),
             (2, _) => Request::Delete(target),
             (3, _) => Request::Forget(&references),
             (4, _) => Request::Collect(ask),
             (5, PeerMessage::Copy(copy)) => Request::Merge(copy),
+            (6, _) => Request::Letter(target, LetterUse::Replay),
+            (7, _) => Request::Letter(target, LetterUse::Delete),
             _ => Request::Read(target),
         };
         let from = Requester { shard: ShardIndex(0), connection: 0, generation: 0, request: 0 };

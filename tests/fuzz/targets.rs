@@ -356,7 +356,7 @@ fn check_document(document: &TimerDocument<'_>) {
 pub fn timer_id(data: &[u8]) -> bool {
     let text = String::from_utf8_lossy(data);
     let accepted = match parse_path(&text) {
-        TimerPath::Timer(public) => {
+        TimerPath::Timer(public) | TimerPath::DeadLetter(public) | TimerPath::Replay(public) => {
             if let PublicId { id, factor: Some(factor), filter: Some(filter) } = public {
                 assert_comes_back(id, factor, filter);
             }
@@ -368,9 +368,12 @@ pub fn timer_id(data: &[u8]) -> bool {
             );
             true
         }
-        TimerPath::Collection | TimerPath::References | TimerPath::Ping | TimerPath::Timestamps => {
-            true
-        }
+        TimerPath::Collection
+        | TimerPath::References
+        | TimerPath::DeadLetters
+        | TimerPath::Replays
+        | TimerPath::Ping
+        | TimerPath::Timestamps => true,
         TimerPath::Unknown => false,
     };
     if let Some((bytes, rest)) = data.split_first_chunk::<16>() {

@@ -260,6 +260,7 @@ impl World {
             | Refusal::Twin
             | Refusal::Original
             | Refusal::JournalFull
+            | Refusal::ListsFull
             | Refusal::JournalStalled
             | Refusal::WritesFull
             // No token of these cores has limits.

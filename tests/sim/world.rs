@@ -358,11 +358,15 @@ impl World {
         if !gone.contains(&sum.gone) {
             return broken("T9", format!("ended by servers: {} of {gone:?}", sum.gone));
         }
-        // Every pop of a timer with a policy that was given up is in a dead letter.
+        self.letters_agree(&sum)
+    }
+
+    /// Checks T13: every pop of a timer with a policy that was given up is in a dead letter.
+    fn letters_agree(&self, sum: &Counters) -> Checked {
         let letters = sum.letters_kept + sum.letters_without_room;
         let least = match self.options.callbacks.dead_letters.per_core_max {
             0 => 0,
-            _ => tally.letters_min,
+            _ => self.model.tally.letters_min,
         };
         if letters < least || letters > sum.given_up {
             let what = format!("{letters} letters of {least} to {}", sum.given_up);

@@ -27,20 +27,7 @@ pub fn write_document(view: &TimerView, out: &mut Vec<u8>) {
     write_string(uri_of_callback(view, &attributes), out);
     write_request_members(&attributes, out);
     out.push(b'}');
-    if let Some(policy) = &attributes.retry {
-        write_policy(policy, out);
-    }
-    if let Some(timeout_ms) = attributes.timeout_ms {
-        out.extend_from_slice(b",\"timeout\":");
-        write_seconds(timeout_ms, out);
-    }
-    if let Some(uri) = attributes.dead_letter_uri {
-        // While a letter is on its way there, it is the URI of the callback.
-        let is_swapped = attributes.letter.is_some_and(|letter| letter.is_on_its_way);
-        out.extend_from_slice(b",\"dead-letter\":{\"uri\":");
-        write_string(if is_swapped { &view.uri } else { uri }, out);
-        out.push(b'}');
-    }
+    write_callback_members(view, &attributes, out);
     out.push(b'}');
     if let Some(letter) = &attributes.letter {
         write_letter(letter, out);
@@ -81,6 +68,24 @@ pub fn write_document(view: &TimerView, out: &mut Vec<u8>) {
         write_seconds(window_ms, out);
     }
     out.extend_from_slice(b"}}");
+}
+
+/// Appends the members of `callback` beside `http`.
+fn write_callback_members(view: &TimerView, attributes: &Attributes<'_>, out: &mut Vec<u8>) {
+    if let Some(policy) = &attributes.retry {
+        write_policy(policy, out);
+    }
+    if let Some(timeout_ms) = attributes.timeout_ms {
+        out.extend_from_slice(b",\"timeout\":");
+        write_seconds(timeout_ms, out);
+    }
+    if let Some(uri) = attributes.dead_letter_uri {
+        // While a letter is on its way there, it is the URI of the callback.
+        let is_swapped = attributes.letter.is_some_and(|letter| letter.is_on_its_way);
+        out.extend_from_slice(b",\"dead-letter\":{\"uri\":");
+        write_string(if is_swapped { &view.uri } else { uri }, out);
+        out.push(b'}');
+    }
 }
 
 /// Where the callback of a timer goes, or, while it is on its way as a dead letter, went.

@@ -277,8 +277,8 @@ impl Service {
             (TimerPath::Ping, _) => return self.not_allowed(out, "GET", persistence),
             (TimerPath::Timestamps, _) => return self.not_allowed(out, "POST", persistence),
             (TimerPath::Unknown, _) => {
-                let reason = "no such path; expected /timers, /timers/<id>, /dead-letters, /timestamps or \
-                              /ping";
+                let reason = "no such path; expected /timers, /timers/<id>, /dead-letters, \
+                              /timestamps or /ping";
                 return self.settle(Err((404, reason.into())), persistence, out);
             }
         };
@@ -405,24 +405,13 @@ impl Service {
         let limits = (factor_in_path, opaque_bytes_max, now.wall);
         match admit(&document.timer, limits, &mut self.authorities, &mut self.content) {
             Ok(definition) => {
-                let authority = definition.authority;
-                let judged = self.destinations.judge_authority(authority);
-                let judged = judged.map_err(|denial| ("callback.http.uri", authority, denial));
-                let judged = judged.and_then(|()| match letter_authority(&definition) {
-                    None => Ok(()),
-                    Some(letters) => {
-                        let judged = self.destinations.judge_authority(letters);
-                        judged.map_err(|denial| ("callback.dead-letter.uri", letters, denial))
-                    }
-                });
+                let judged = judge_hosts(&self.destinations, &definition);
                 if let Err((member, authority, denial)) = judged {
                     if let Some(count) = self.denied_hosts.get_mut(denial as usize) {
                         *count += 1;
                     }
-                    let reason = format!(
-                        "{member}: expected a host to which callbacks may go, got {authority}, \
-                         {denial}"
-                    );
+                    let expected = "expected a host to which callbacks may go";
+                    let reason = format!("{member}: {expected}, got {authority}, {denial}");
                     return self.settle(Err((403, reason)), line.persistence, out);
                 }
                 let definition = owned(definition, caller.quota, &mut self.owned);
@@ -682,6 +671,21 @@ fn whole_content(authority: &str, base64: &str) -> Result<Vec<u8>, String> {
     let content = STANDARD.decode(base64).map_err(|error| format!("{MEMBER}: {error}"))?;
     check_content(authority, &content).map_err(|error| format!("{MEMBER}: {error}"))?;
     Ok(content)
+}
+
+/// Judges whether callbacks may go where a timer wants them to. `Err`: the member of its document,
+/// its host, and why not.
+fn judge_hosts<'a>(
+    destinations: &Destinations,
+    definition: &Definition<'a>,
+) -> Result<(), (&'static str, &'a str, Denial)> {
+    let judge = |member, authority| {
+        let judged = destinations.judge_authority(authority);
+        judged.map_err(|denial| (member, authority, denial))
+    };
+    judge("callback.http.uri", definition.authority)?;
+    let letters = letter_authority(definition);
+    letters.map_or(Ok(()), |letters| judge("callback.dead-letter.uri", letters))
 }
 
 /// The host to which pops of a timer go that are given up, if the timer names one.

@@ -62,7 +62,9 @@ impl Said {
         if self.entries.is_empty() {
             self.entries.resize_with(PLACES, || None);
         }
-        self.entries[Self::place(&pop)] = Some(Entry { pop, last });
+        if let Some(place) = self.entries.get_mut(Self::place(&pop)) {
+            *place = Some(Entry { pop, last });
+        }
     }
 
     fn get(&self, pop: &Pop) -> Option<&Entry> {
@@ -72,13 +74,9 @@ impl Said {
 
     /// Takes what is known of the last attempt at a pop.
     pub fn take(&mut self, pop: Pop) -> Last {
-        match self.get(&pop) {
-            Some(_) => {
-                let entry = self.entries[Self::place(&pop)].take();
-                entry.map(|entry| entry.last).unwrap_or_default()
-            }
-            None => Last::default(),
-        }
+        let place = self.entries.get_mut(Self::place(&pop));
+        let entry = place.and_then(|place| place.take_if(|entry| entry.pop == pop));
+        entry.map(|entry| entry.last).unwrap_or_default()
     }
 }
 

@@ -27,6 +27,7 @@ mod letters;
 mod life;
 mod outline;
 mod owners;
+mod parked;
 mod placements;
 mod record;
 mod room;
