@@ -4,7 +4,8 @@
 //!   waits in the wheel for the end of its time. So replicas, moves, the journal and restarts keep
 //!   it as they keep any timer.
 //! - The last pop of a timer makes a dead letter of the timer itself, under its id. Its version
-//!   lies just above that of the timer: whatever a client writes later wins, whoever heard of it first.
+//!   lies just above that of the timer: whatever a client writes later wins, whoever heard of it
+//!   first.
 //! - An earlier pop of a repeating timer becomes a record of its own under a new id, and the timer
 //!   goes on.
 //! - With a URI for dead letters the record is a callback to that URI instead, which has one pop.

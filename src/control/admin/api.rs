@@ -33,8 +33,8 @@ const TIMES: Times = Times { head: Duration::from_secs(3), life: Duration::from_
 /// 255 bytes.
 const BODY_BYTES_MAX: usize = 128 << 10;
 
-const NOT_FOUND: &str = "the admin API has /healthz, /readyz, /metrics, /status, /cluster, /timers, \
-    /dead-letters, /statistics/tags[/<TAG>]\n";
+const NOT_FOUND: &str = "the admin API has /healthz, /readyz, /metrics, /status, /cluster, \
+    /timers, /dead-letters, /statistics/tags[/<TAG>]\n";
 
 /// What the handlers read.
 #[derive(Clone)]

@@ -1,4 +1,4 @@
-//! What clients and nodes ask of the collection `/timers` with GET: a page of a list, or the page of
+//! What clients and nodes ask for in pages: lists of timers and of dead letters, and the page of
 //! timers that a node is to hold.
 
 use crate::base::time::Now;

@@ -46,8 +46,10 @@ use crate::tls::session::Session;
 /// Bytes above which a content buffer goes back to the allocator after use.
 const CONTENT_BYTES_KEPT: usize = 64 << 10;
 /// The answer to what only clients ask for, where a node speaks TLS.
-pub(super) const NODES_ONLY: &str = "this is TLS between nodes (cluster.tls), for what nodes say alone: \
-    clients ask without TLS here, or over TLS at [node] listen_tls";
+pub(super) const NODES_ONLY: &str = "this is TLS between nodes (cluster.tls), for what nodes say \
+    alone: clients ask without TLS here, or over TLS at [node] listen_tls";
+const NO_SUCH_PATH: &str =
+    "no such path; expected /timers, /timers/<id>, /dead-letters, /timestamps or /ping";
 /// The answer to a node that has not said who it is.
 const UPGRADE_FIRST: &str = "over TLS a node says who it is first: Upgrade: chronos-site/1";
 /// Number of references whose memory is kept.
@@ -277,9 +279,7 @@ impl Service {
             (TimerPath::Ping, _) => return self.not_allowed(out, "GET", persistence),
             (TimerPath::Timestamps, _) => return self.not_allowed(out, "POST", persistence),
             (TimerPath::Unknown, _) => {
-                let reason = "no such path; expected /timers, /timers/<id>, /dead-letters, \
-                              /timestamps or /ping";
-                return self.settle(Err((404, reason.into())), persistence, out);
+                return self.settle(Err((404, NO_SUCH_PATH.into())), persistence, out);
             }
         };
         core.request(now, from, request);
@@ -410,8 +410,7 @@ impl Service {
                     if let Some(count) = self.denied_hosts.get_mut(denial as usize) {
                         *count += 1;
                     }
-                    let expected = "expected a host to which callbacks may go";
-                    let reason = format!("{member}: {expected}, got {authority}, {denial}");
+                    let reason = denied(member, authority, denial);
                     return self.settle(Err((403, reason)), line.persistence, out);
                 }
                 let definition = owned(definition, caller.quota, &mut self.owned);
@@ -686,6 +685,10 @@ fn judge_hosts<'a>(
     judge("callback.http.uri", definition.authority)?;
     let letters = letter_authority(definition);
     letters.map_or(Ok(()), |letters| judge("callback.dead-letter.uri", letters))
+}
+
+fn denied(member: &str, authority: &str, denial: Denial) -> String {
+    format!("{member}: expected a host to which callbacks may go, got {authority}, {denial}")
 }
 
 /// The host to which pops of a timer go that are given up, if the timer names one.
