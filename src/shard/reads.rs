@@ -122,7 +122,8 @@ impl Shard {
 
     fn answer_of(&self, now: Now, slot: Slot, wanted: Option<LetterUse>) -> Answer {
         let held = self.records.get(slot);
-        if wanted.is_some() && held.state != State::Parked {
+        // A timer whose last pop was given up is over.
+        if wanted.is_some() != (held.state == State::Parked) {
             return Answer::NotFound;
         }
         if wanted.is_some_and(|wanted| wanted != LetterUse::Show) {
@@ -262,9 +263,8 @@ impl Shard {
         let Some(body) = copy.body else { return Some(Answer::NotFound) };
         let content = Content::decode(body.content);
         match wanted {
-            None => {}
-            Some(_) if !content.is_parked() => return Some(Answer::NotFound),
-            Some(LetterUse::Show) => {}
+            wanted if wanted.is_some() != content.is_parked() => return Some(Answer::NotFound),
+            None | Some(LetterUse::Show) => {}
             Some(LetterUse::Replay | LetterUse::Delete) => {
                 let of = (copy.standing.id, Version(copy.standing.version), copy.factor);
                 return Some(found_letter(Self::letter_of(of, body.authority, body.content)));

@@ -63,8 +63,7 @@ fn survive_a_kill() {
     is_well.store(true, SeqCst);
     let replay = format!("{}/replay", timer.replace("/timers/", "/dead-letters/"));
     assert_eq!(node.request("POST", &replay, "").status, 200);
-    let is_gone = || (node.request("GET", &timer, "").status == 404).then_some(());
-    until("its delivery", PATIENCE, is_gone);
+    node.await_metric("chronos_pops_delivered_total", |count| count >= 1);
     node.kill();
     node.start();
     assert_eq!(letter(&node, &timer), None, "it was delivered");
