@@ -136,8 +136,8 @@ fn letters_are_listed_by_tag_host_and_reason() {
     };
     let (first, other) = (letter_path(&first), letter_path(&other));
     assert_eq!(paths("").len(), 2);
-    assert_eq!(paths("tag=CALL"), [first.clone()]);
-    assert_eq!(paths("tag=REG"), [other.clone()]);
+    assert_eq!(paths("tag=CALL"), std::slice::from_ref(&first));
+    assert_eq!(paths("tag=REG"), std::slice::from_ref(&other));
     assert_eq!(paths(&format!("host={host}")).len(), 2);
     assert!(paths("host=10.0.0.1").is_empty());
     assert_eq!(paths("reason=attempts"), [first]);
