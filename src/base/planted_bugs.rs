@@ -148,6 +148,8 @@ pub enum Bug {
     RateNotDivided = 95,
     /// A pop that waits for its destination is attempted although the next rank is about to.
     DelayedPopKept = 87,
+    /// A pop that is given up leaves no dead letter.
+    GivenUpLeavesNoLetter = 90,
 }
 
 impl Bug {
@@ -159,7 +161,7 @@ impl Bug {
     }
 
     /// The bugs that the simulator of one node must find.
-    pub const ONE_NODE: [Bug; 16] = [
+    pub const ONE_NODE: [Bug; 17] = [
         Bug::DrainOneTooFew,
         Bug::FileTwoAhead,
         Bug::RepeatForOffByOne,
@@ -176,6 +178,7 @@ impl Bug {
         Bug::PolicyWithoutPauses,
         Bug::MomentUsedTwice,
         Bug::PauseOverlooked,
+        Bug::GivenUpLeavesNoLetter,
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.

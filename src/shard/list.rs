@@ -162,10 +162,11 @@ impl Shard {
             return false;
         }
         let is_first = self.records.is_first(&self.peers, record);
-        if filter.states != STATES_ALL && !is_first {
+        let Some(state) = listed_state(record.state) else { return false };
+        // Every holder of a dead letter knows that it is one.
+        if filter.states != STATES_ALL && !is_first && state != ListedState::Parked {
             return false;
         }
-        let Some(state) = listed_state(record.state) else { return false };
         let tick = now.mono.tick_floor();
         let mut copy = self.copy_of(record);
         let spread_ms = copy.body.map_or(0, |body| spread_ms(record.id, body.content));
@@ -192,6 +193,7 @@ fn listed_state(state: State) -> Option<ListedState> {
         State::InFlight => Some(ListedState::InFlight),
         State::BackingOff => Some(ListedState::BackingOff),
         State::HandedOver => Some(ListedState::HandedOver),
+        State::Parked => Some(ListedState::Parked),
         State::Tombstone => None,
     }
 }
@@ -224,9 +226,17 @@ fn is_listed(
     {
         return false;
     }
-    let Some(tag) = filter.tag else { return true };
+    if filter.tag.is_none() && filter.reason.is_none() {
+        return true;
+    }
     *looks = looks.saturating_sub(LOOKS_PER_CONTENT);
     let content = Content::decode(records.content_of(record));
+    if let Some(reason) = filter.reason
+        && content.attributes().letter.is_none_or(|letter| letter.reason != reason)
+    {
+        return false;
+    }
+    let Some(tag) = filter.tag else { return true };
     content.is_counted() && content.tags().as_slice().iter().any(|held| held.kind == tag)
 }
 

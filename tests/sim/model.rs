@@ -223,6 +223,8 @@ pub struct Tally {
     pub given_up_max: u64,
     pub outdated_min: u64,
     pub outdated_max: u64,
+    /// Pops of timers with a policy that certainly were given up.
+    pub letters_min: u64,
     pub gone_min: u64,
     pub gone_max: u64,
 }

@@ -40,6 +40,7 @@ use crate::node::clients::answers::{
 };
 use crate::node::clients::bulk::LineBudget;
 use crate::node::clients::head_memory::HeadMemory;
+use crate::node::clients::letters::{denied, judge_hosts, letter_request};
 use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::tokens::Tokens;
 use crate::tls::names::Member;
@@ -51,7 +52,7 @@ const CONTENT_BYTES_KEPT: usize = 64 << 10;
 pub(super) const NODES_ONLY: &str = "this is TLS between nodes (cluster.tls), for what nodes say \
     alone: clients ask without TLS here, or over TLS at [node] listen_tls";
 const NO_PATH: &str = "no such path; expected /timers, /timers/<id>, /timers/by-name/<name>, \
-    /timers/count, /timestamps or /ping";
+    /timers/count, /dead-letters, /timestamps or /ping";
 /// The answer to a node that has not said who it is.
 const UPGRADE_FIRST: &str = "over TLS a node says who it is first: Upgrade: chronos-site/1";
 /// The answer to a node that does not say of which site it is.
@@ -262,6 +263,16 @@ impl Service {
                 Some(Ok(timer)) => timer.write(None),
                 None => return self.settle(Err((404, NO_PATH.into())), persistence, out),
             },
+            (
+                TimerPath::DeadLetter(_)
+                | TimerPath::DeadLetters
+                | TimerPath::Replay(_)
+                | TimerPath::Replays,
+                _,
+            ) => match letter_request(line) {
+                Ok(request) => request,
+                Err(allow) => return self.not_allowed(out, allow, persistence),
+            },
             (TimerPath::References, Method::Delete) => {
                 let forgotten = self.forget((now, core), (from, caller), body);
                 return self.settle(forgotten, persistence, out);
@@ -461,12 +472,12 @@ impl Service {
         let (authorities, content) = (&mut self.authorities, &mut self.content);
         let definition = admit_as(&document.timer, identity, limits, authorities, content)
             .map_err(|rejection| refusal_of(&rejection))?;
-        let authority = definition.authority;
-        if let Err(denial) = self.destinations.judge_authority(authority) {
+        let judged = judge_hosts(&self.destinations, &definition);
+        if let Err((member, authority, denial)) = judged {
             if let Some(count) = self.denied_hosts.get_mut(denial as usize) {
                 *count += 1;
             }
-            return Err((403, denied(authority, denial)));
+            return Err((403, denied(member, authority, denial)));
         }
         let definition = owned(definition, quota, &mut self.owned);
         let request = match (target, addressed) {
@@ -781,6 +792,10 @@ fn is_for_nodes(line: &RequestLine) -> bool {
         TimerPath::References | TimerPath::Ping | TimerPath::Unknown => true,
         TimerPath::Collection | TimerPath::Named | TimerPath::Bulk => false,
         TimerPath::Count | TimerPath::Timestamps => false,
+        TimerPath::DeadLetters
+        | TimerPath::DeadLetter(_)
+        | TimerPath::Replay(_)
+        | TimerPath::Replays => false,
     }
 }
 
@@ -794,12 +809,6 @@ pub fn too_long(bytes: u64, bytes_max: u32) -> Option<String> {
 
 /// Why a timer is not taken whose callback may not go to its host.
 #[cold]
-fn denied(authority: &str, denial: Denial) -> String {
-    format!(
-        "callback.http.uri: expected a host to which callbacks may go, got {authority}, {denial}"
-    )
-}
-
 /// Returns the definition with its owner, if the name of the request's token has a limit of timers.
 /// Its content is put into `out` then.
 #[inline]
@@ -825,6 +834,6 @@ fn refusal_of(rejection: &Rejection) -> (u16, String) {
 }
 
 /// The timer that a path names.
-fn target_of(named: PublicId) -> Target {
+pub(super) fn target_of(named: PublicId) -> Target {
     Target { id: named.id, factor: named.factor, filter: named.filter }
 }
