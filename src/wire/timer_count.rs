@@ -64,7 +64,7 @@ impl CountAsk {
 /// The numbers of one shard, or of many.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Numbers {
-    /// Timers by state, in the order of [`ListedState::ALL`](super::timer_list::ListedState::ALL), which ends with dead letters.
+    /// Timers by state, in the order of `ListedState::ALL`, without dead letters.
     pub states: [u64; STATES],
     /// Timers by when they are due, in the order of [`SPANS`].
     pub spans: [u64; SPANS.len()],

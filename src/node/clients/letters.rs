@@ -1,14 +1,8 @@
-//! Dead letters: what clients ask of one of them, and whether callbacks may go to their URIs.
+//! Whether callbacks may go where a timer wants them to: to its URI, and to that for dead letters.
 
-use crate::shard::effects::Request;
 use crate::timer::definition::{Content, Definition, has_attributes};
 use crate::wire::callback_uri::parse_told_uri;
-use crate::wire::dead_letter::LetterUse;
-use crate::wire::request_head::Method;
-use crate::wire::timer_path::TimerPath;
 
-use super::request_line::RequestLine;
-use super::service::target_of;
 use crate::node::callbacks::policy::{Denial, Destinations};
 
 /// Judges whether callbacks may go where a timer wants them to. `Err`: the member of its document,
@@ -39,18 +33,4 @@ fn letter_authority<'a>(definition: &Definition<'a>) -> Option<&'a str> {
     }
     let uri = Content::decode(definition.content).attributes().dead_letter_uri?;
     parse_told_uri(uri).ok().map(|uri| uri.authority)
-}
-
-/// What is asked of one dead letter. `Err`: the methods that the path has. Lists of letters are
-/// asked for in another way ([`crate::node::clients::lists`]).
-#[cold]
-pub(super) fn letter_request(line: &RequestLine) -> Result<Request<'static>, &'static str> {
-    let (named, wanted) = match (line.path, line.method) {
-        (TimerPath::DeadLetter(named), Method::Get) => (named, LetterUse::Show),
-        (TimerPath::DeadLetter(named), Method::Delete) => (named, LetterUse::Delete),
-        (TimerPath::Replay(named), Method::Post) => (named, LetterUse::Replay),
-        (TimerPath::Replay(_) | TimerPath::Replays, _) => return Err("POST"),
-        _ => return Err("GET, DELETE"),
-    };
-    Ok(Request::Letter(target_of(named), wanted))
 }

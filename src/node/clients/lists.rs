@@ -1,5 +1,5 @@
-//! What clients and nodes ask for in pages: lists of timers and of dead letters, numbers, and the page of
-//! timers that a node is to hold.
+//! What clients and nodes ask for in pages: lists of timers and of dead letters, numbers, and the
+//! page of timers that a node is to hold.
 
 use crate::base::time::Now;
 use crate::core::Core;

@@ -11,11 +11,12 @@ use crate::base::quota::Quota;
 use crate::base::time::Now;
 use crate::ring::{FarEnds, SocketId};
 use crate::shard::effects::{Answer, Refusal, Request, Requester, Target};
-use crate::timer::admission::{Rejection, admit_as, admit_told};
+use crate::timer::admission::{admit_as, admit_told};
 use crate::timer::definition::{Definition, with_owner};
 use crate::timer::naming::Identity;
 use crate::timestamp::RANGE_MAX;
 use crate::wire::callback_uri::AuthorityMemory;
+use crate::wire::dead_letter::LetterUse;
 use crate::wire::internal_json::{AnyDocument, InternalPart, Origin, parse_any};
 use crate::wire::peer_message::check_content;
 use crate::wire::request_head::Method;
@@ -32,15 +33,15 @@ use crate::core::peers::handshake::{Asked, Protocol, UNPROVEN_HEADER};
 use crate::core::peers::hello::{HelloRefusal, PLAIN};
 use crate::core::peers::secret::{CLOSED, Guard, ProofVerdict, Word};
 use crate::node::callbacks::policy::{Denial, Destinations};
-use crate::node::clients::addressed::Addressed;
+use crate::node::clients::addressed::{Addressed, Aim};
 use crate::node::clients::answer_room::AnswerRoom;
 use crate::node::clients::answers::{
-    Persistence, cut_body, too_many_creates, write_error_with, write_not_allowed, write_pong,
-    write_text, write_token_full, write_too_many_creates,
+    Persistence, cut_body, refusal_of, too_many_creates, write_error_with, write_not_allowed,
+    write_pong, write_text, write_token_full, write_too_many_creates,
 };
 use crate::node::clients::bulk::LineBudget;
 use crate::node::clients::head_memory::HeadMemory;
-use crate::node::clients::letters::{denied, judge_hosts, letter_request};
+use crate::node::clients::letters::{denied, judge_hosts};
 use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::tokens::Tokens;
 use crate::tls::names::Member;
@@ -238,7 +239,7 @@ impl Service {
         out: &mut Vec<u8>,
     ) -> Served {
         let persistence = line.persistence;
-        if caller.is_node && !is_for_nodes(line) {
+        if caller.is_node && !line.is_for_nodes() {
             return self.settle(Err((403, NODES_ONLY.into())), persistence, out);
         }
         let request = match (line.path, line.method) {
@@ -263,16 +264,15 @@ impl Service {
                 Some(Ok(timer)) => timer.write(None),
                 None => return self.settle(Err((404, NO_PATH.into())), persistence, out),
             },
-            (
-                TimerPath::DeadLetter(_)
-                | TimerPath::DeadLetters
-                | TimerPath::Replay(_)
-                | TimerPath::Replays,
-                _,
-            ) => match letter_request(line) {
-                Ok(request) => request,
-                Err(allow) => return self.not_allowed(out, allow, persistence),
-            },
+            (TimerPath::DeadLetter(named), Method::Get) => {
+                Request::Letter(target_of(named), LetterUse::Show)
+            }
+            (TimerPath::DeadLetter(named), Method::Delete) => {
+                Request::Letter(target_of(named), LetterUse::Delete)
+            }
+            (TimerPath::Replay(named), Method::Post) => {
+                Request::Letter(target_of(named), LetterUse::Replay)
+            }
             (TimerPath::References, Method::Delete) => {
                 let forgotten = self.forget((now, core), (from, caller), body);
                 return self.settle(forgotten, persistence, out);
@@ -290,18 +290,10 @@ impl Service {
                 let asked = self.ask_timestamps(from, line.count);
                 return self.settle(asked, persistence, out);
             }
-            (TimerPath::Collection, _) => return self.not_allowed(out, "GET, POST", persistence),
-            (TimerPath::Bulk, _) => return self.not_allowed(out, "POST", persistence),
-            (TimerPath::Timer(_) | TimerPath::Named, _) => {
-                return self.not_allowed(out, "GET, PUT, DELETE", persistence);
-            }
-            (TimerPath::References, _) => return self.not_allowed(out, "DELETE", persistence),
-            (TimerPath::Count, _) => return self.not_allowed(out, "GET", persistence),
-            (TimerPath::Ping, _) => return self.not_allowed(out, "GET", persistence),
-            (TimerPath::Timestamps, _) => return self.not_allowed(out, "POST", persistence),
             (TimerPath::Unknown, _) => {
                 return self.settle(Err((404, NO_PATH.into())), persistence, out);
             }
+            _ => return self.not_allowed(out, line.allowed(), persistence),
         };
         core.request(now, from, request);
         Served::Later
@@ -774,31 +766,6 @@ fn whole_content(authority: &str, base64: &str) -> Result<Vec<u8>, String> {
     Ok(content)
 }
 
-/// Which timer a document is of; none is named by a POST.
-#[derive(Clone, Copy, Default)]
-struct Aim<'a> {
-    /// The timer that the path has.
-    target: Option<PublicId>,
-    /// The name or the key that the request has.
-    addressed: Option<&'a Addressed>,
-    /// What of it stands in the timer.
-    identity: Identity<'a>,
-}
-
-/// Whether nodes make such requests.
-fn is_for_nodes(line: &RequestLine) -> bool {
-    match line.path {
-        TimerPath::Timer(_) => line.method == Method::Put,
-        TimerPath::References | TimerPath::Ping | TimerPath::Unknown => true,
-        TimerPath::Collection | TimerPath::Named | TimerPath::Bulk => false,
-        TimerPath::Count | TimerPath::Timestamps => false,
-        TimerPath::DeadLetters
-        | TimerPath::DeadLetter(_)
-        | TimerPath::Replay(_)
-        | TimerPath::Replays => false,
-    }
-}
-
 /// Returns why a body of this many bytes is not taken. `None`: it is taken.
 pub fn too_long(bytes: u64, bytes_max: u32) -> Option<String> {
     let is_too_long = bytes > u64::from(bytes_max);
@@ -807,8 +774,6 @@ pub fn too_long(bytes: u64, bytes_max: u32) -> Option<String> {
     })
 }
 
-/// Why a timer is not taken whose callback may not go to its host.
-#[cold]
 /// Returns the definition with its owner, if the name of the request's token has a limit of timers.
 /// Its content is put into `out` then.
 #[inline]
@@ -826,14 +791,7 @@ fn owned<'a>(
     }
 }
 
-/// Returns status and reason for a document that is no timer.
-fn refusal_of(rejection: &Rejection) -> (u16, String) {
-    let too_long =
-        matches!(rejection, Rejection::OpaqueTooLong { .. } | Rejection::OpaqueToldTooLong(_));
-    (if too_long { 413 } else { 400 }, rejection.to_string())
-}
-
 /// The timer that a path names.
-pub(super) fn target_of(named: PublicId) -> Target {
+fn target_of(named: PublicId) -> Target {
     Target { id: named.id, factor: named.factor, filter: named.filter }
 }

@@ -16,7 +16,7 @@ use crate::wire::peer_message::TimerCopy;
 pub struct Seen {
     /// How far the timer is.
     pub key: StateKey,
-    /// Whether it has not ended. One whose last pop was given up, and is kept as a dead letter, has.
+    /// Whether it has not ended. A timer whose last pop is kept as a dead letter has.
     pub is_live: bool,
     pub factor: u8,
     pub start: Tick,
