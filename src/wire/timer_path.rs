@@ -149,7 +149,13 @@ fn letter_path(rest: &[u8]) -> TimerPath {
                 Some(id) => (id, TimerPath::Replay),
                 None => (id, TimerPath::DeadLetter),
             };
-            parse_id(id).map_or(TimerPath::Unknown, path)
+            // Nothing is ignored behind an id, as the originals do: what is cut off from a path with
+            // escapes would be another path.
+            let is_bare = || {
+                id.len() <= HEX_DIGITS + 3 && id.last().is_some_and(|byte| byte.is_ascii_digit())
+            };
+            let public = parse_id(id).filter(|public| public.filter.is_some() || is_bare());
+            public.map_or(TimerPath::Unknown, path)
         }
         _ => TimerPath::Unknown,
     }

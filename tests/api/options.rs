@@ -353,7 +353,7 @@ fn members_that_contradict_each_other_or_come_twice_are_refused() {
         ] {
             let both = document.replacen(old, &new, 1);
             if both != document {
-                refuse(&node, &both, "timing: expected `at` alone");
+                refuse(&node, &both, "timing: expected `at`, or `cron`, or `interval`");
             }
         }
     }
