@@ -161,3 +161,11 @@ proptest! {
         let _ = read(&pairs.join("&"));
     }
 }
+
+#[test]
+fn reasons_of_dead_letters_are_named() {
+    let read = |query| ListQuery::read_letters(query, LetterUse::Show, WallMs(0));
+    assert!(read("reason=age").is_ok());
+    let refused = read("reason=late").expect_err("no reason");
+    assert_eq!(refused.to_string(), "reason: expected attempts, age or denied, got late");
+}

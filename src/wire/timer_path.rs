@@ -149,8 +149,8 @@ fn letter_path(rest: &[u8]) -> TimerPath {
                 Some(id) => (id, TimerPath::Replay),
                 None => (id, TimerPath::DeadLetter),
             };
-            // Nothing is ignored behind an id, as the originals do: what is cut off from a path with
-            // escapes would be another path.
+            // Nothing behind an id is ignored: what is cut off from a long path with escapes may be
+            // `/replay`.
             let is_bare = || {
                 id.len() <= HEX_DIGITS + 3 && id.last().is_some_and(|byte| byte.is_ascii_digit())
             };
