@@ -117,6 +117,9 @@ impl Shard {
             let record = self.skip_missed(tick, slot);
             if self.is_left_to_next_rank(tick, &record) {
                 self.hand_over(tick, slot);
+            } else if record.attempts > 0 && self.is_too_old(tick, &record) {
+                self.counters.given_up += 1;
+                self.pop_over(now, slot, false, outbox);
             } else if !self.is_doubtful(tick, slot, &record, outbox) {
                 self.attempt(now, slot, &record, host, outbox);
             }

@@ -70,8 +70,9 @@ impl Shard {
     ) {
         self.counters.peer_messages += 1;
         let result = match message {
-            PeerMessage::Standing(standing) => {
-                let result = self.merge_standing(now, teller, &standing, outbox);
+            PeerMessage::Standing(standing) | PeerMessage::Trying(standing) => {
+                let is_trying = matches!(message, PeerMessage::Trying(_));
+                let result = self.merge_standing(now, teller, (&standing, is_trying), outbox);
                 if result != PeerResult::Wanted {
                     self.note_told(standing.id);
                 }
@@ -145,12 +146,12 @@ impl Shard {
         }
     }
 
-    /// Merges a standing: "I hold this timer, so far."
+    /// Merges a standing: "I hold this timer, so far." `is_trying`: the teller is at its next pop.
     fn merge_standing(
         &mut self,
         now: Now,
         teller: Teller,
-        standing: &Standing,
+        (standing, is_trying): (&Standing, bool),
         outbox: &mut Outbox,
     ) -> PeerResult<'static> {
         let version = Version(standing.version);
@@ -181,7 +182,7 @@ impl Shard {
             return PeerResult::Held;
         }
         if key == held.key() {
-            let is_on_it = self.is_on_it(slot, teller.peer, standing);
+            let is_on_it = self.is_on_it(slot, teller.peer, (standing, is_trying));
             let result = self.merge_same(now.mono.tick_floor(), slot, standing);
             let is_ahead = is_on_it || self.may_leave_untold(teller);
             return if is_ahead { PeerResult::Ahead } else { result };

@@ -50,9 +50,9 @@ impl Shard {
         tick + (since_due_ms / 4).clamp(LOOK_AGAIN_MS_MIN, LOOK_AGAIN_MS_MAX)
     }
 
-    /// Whether this node keeps a pop that is due and not in flight for its next attempt.
+    /// Whether this node is at a pop that is due, and keeps it for its next attempt.
     pub(super) fn keeps_pop(&self, tick: Tick, record: &Record) -> bool {
-        matches!(record.state, State::BackingOff | State::Ready)
+        matches!(record.state, State::BackingOff | State::Ready | State::InFlight)
             && record.due() <= tick
             && self.policy_of(record).is_some()
             && !is_planted(Bug::PopOfPolicyNotKept)

@@ -147,11 +147,31 @@ fn the_node_that_has_begun_keeps_the_pop_while_it_lives() {
     assert_eq!(kept, [1, 1, 1], "all nodes know that it was given up, and hold it");
 }
 
+/// The first rank has given the first pop up, and does not act at the second. It stands before the
+/// one that acts in the list all the same, and asks.
 #[test]
-fn the_next_rank_takes_a_pop_over_from_a_dead_node_and_counts_anew() {
+fn a_rank_that_does_not_act_leaves_a_pop_to_the_one_that_tries() {
+    for promotion in [true, false] {
+        let mut cluster = Cluster::new(3, promotion);
+        cluster.outcome = |_, _| CallbackOutcome::Rejected;
+        cluster.run_until(10);
+        let every_second = RetryPolicy { max_attempts: 100, multiplier_milli: 1_000, ..POLICY };
+        let id = cluster.create_with(0, (12, 24), 3, &with(every_second));
+        let first = cluster.list(id)[0];
+        cluster.run_until(70);
+        let (before, after): (Vec<_>, Vec<_>) =
+            tries(&cluster).into_iter().partition(|(second, _)| *second < 24);
+        assert!(before.len() > 8 && before.iter().all(|(_, node)| *node == first), "{before:?}");
+        assert!(after.len() > 20 && after[0].1 != first, "{after:?}");
+        assert!(after.iter().all(|(_, node)| *node == after[0].1), "{after:?}");
+    }
+}
+
+#[test]
+fn one_other_rank_takes_a_pop_over_from_a_dead_node_and_counts_anew() {
     let mut cluster = three(|_, _| CallbackOutcome::Rejected);
     let id = cluster.create_with(0, (1, 1), 3, &with(POLICY));
-    let [first, second] = [0, 1].map(|rank| cluster.list(id)[rank]);
+    let first = cluster.list(id)[0];
     cluster.run_until(17);
     cluster.kill(first);
     cluster.run_until(90);
@@ -159,7 +179,8 @@ fn the_next_rank_takes_a_pop_over_from_a_dead_node_and_counts_anew() {
     let (before, after) = tries.split_at(3);
     assert_eq!(before, [1, 2, 5].map(|second| (second, first)));
     assert_eq!(after.len(), 4, "{tries:?}");
-    assert!(after.iter().all(|(_, node)| *node == second), "{tries:?}");
+    let next = after[0].1;
+    assert!(next != first && after.iter().all(|(_, node)| *node == next), "{tries:?}");
     assert!(after[0].0 <= 7 + 3, "within a quarter of the age of the pop: {tries:?}");
 }
 

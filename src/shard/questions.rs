@@ -61,7 +61,9 @@ impl Shard {
         let former = self.questions.open.get(&record.id.0).copied();
         let known = former.filter(|question| {
             let is_outdated = is_unheard && self.turns.was_away_since(question.since);
-            question.key == record.key() && !is_outdated
+            // A rank that tries for long tells so now and then. That is no answer to this look.
+            let is_only_told = !question.is_due && !is_unheard && self.may_take_long(&record);
+            question.key == record.key() && !is_outdated && !is_only_told
         });
         let mut question = known.unwrap_or_else(|| {
             let waiting = self.whom_to_ask(tick, &record, is_unheard);
@@ -193,8 +195,12 @@ impl Shard {
         let (id, life) = (record.id, self.questions.life);
         let (purpose, bytes) = match question.fetches {
             0 => {
-                let standing = PeerMessage::Standing(self.standing_of(record));
-                (Purpose::Question { id, life }, outbox.encode(&standing))
+                let standing = self.standing_of(record);
+                let message = match self.keeps_pop(tick, record) {
+                    true => PeerMessage::Trying(standing),
+                    false => PeerMessage::Standing(standing),
+                };
+                (Purpose::Question { id, life }, outbox.encode(&message))
             }
             _ => (Purpose::End { id, life }, outbox.encode(&PeerMessage::Fetch(id))),
         };
@@ -258,13 +264,13 @@ impl Shard {
     }
 
     /// Whether this node makes the next pop of a timer, or is about to. Then the peer that tells of
-    /// the timer, and may be asking, is to wait. Of two nodes that ask each other, the lower rank
-    /// goes on.
+    /// the timer, and may be asking, is to wait. Of two nodes that ask each other, the one that is
+    /// trying goes on, as its policy says; otherwise the lower rank.
     pub(super) fn is_on_it(
         &mut self,
         slot: Slot,
         asker: Option<PeerIndex>,
-        standing: &Standing,
+        (standing, is_trying): (&Standing, bool),
     ) -> bool {
         let record = *self.records.get(slot);
         if record.state == State::InFlight {
@@ -283,7 +289,9 @@ impl Shard {
             (Some(own), Some(rank)) => usize::from(own) < rank,
             (own, _) => own.is_some(),
         };
-        if is_first && self.keeps_pop(tick, &record) {
+        let keeps_pop = self.keeps_pop(tick, &record);
+        let is_first = if keeps_pop == is_trying { is_first } else { keeps_pop };
+        if is_first && keeps_pop {
             return true;
         }
         let is_overdue = record.due() <= tick;

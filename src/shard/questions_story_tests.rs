@@ -210,7 +210,7 @@ fn a_rank_waits_for_one_before_it_that_has_come_back_unnoticed() {
     let shard = cluster.nodes[second].shard.as_mut().expect("it is up");
     let slot = shard.find(id).expect("it is held");
     let standing = shard.standing_of(shard.records.get(slot));
-    assert!(!shard.is_on_it(slot, asker, &standing));
+    assert!(!shard.is_on_it(slot, asker, (&standing, false)));
     (11_600..=12_300).step_by(100).for_each(|ms| run_ms(&mut cluster, ms));
     assert_eq!(pops(&cluster), []);
     cluster.run_until(13);

@@ -89,7 +89,7 @@ fn of_two_with_two_lists_the_node_of_the_lower_hash_goes_on() {
         let is_lower = shard.peers.own_hash() < shard.peers.view.hash_of(asker);
         for (standing, goes_on) in [(same, own == first), (elsewhere, is_lower)] {
             shard.questions.open.insert(ID.0, question);
-            assert_eq!(shard.is_on_it(slot, Some(asker), &standing), goes_on);
+            assert_eq!(shard.is_on_it(slot, Some(asker), (&standing, false)), goes_on);
             let waiting = if goes_on { PeerSet::EMPTY } else { only(asker) };
             assert_eq!(shard.questions.open[&ID.0].waiting, waiting);
         }
@@ -124,15 +124,15 @@ fn only_a_pop_that_is_due_or_runs_is_waited_for() {
     let shard = cluster.shard(first);
     let (slot, record) = held(shard);
     let standing = shard.standing_of(&record);
-    assert!(!shard.is_on_it(slot, Some(asker), &standing), "nothing is due");
+    assert!(!shard.is_on_it(slot, Some(asker), (&standing, false)), "nothing is due");
     for is_due in [false, true] {
         let question = Question::new(record.key(), PeerSet::EMPTY, Tick(0));
         shard.questions.open.insert(ID.0, Question { is_due, ..question });
-        assert_eq!(shard.is_on_it(slot, Some(asker), &standing), is_due);
+        assert_eq!(shard.is_on_it(slot, Some(asker), (&standing, false)), is_due);
     }
-    assert!(!shard.is_on_it(slot, None, &standing), "of nobody known");
+    assert!(!shard.is_on_it(slot, None, (&standing, false)), "of nobody known");
     shard.records.transition(slot, Next::InFlight);
-    assert!(shard.is_on_it(slot, None, &standing));
+    assert!(shard.is_on_it(slot, None, (&standing, false)));
 }
 
 /// A core hears of an overdue timer from a rank that comes before it, and asks that rank.
@@ -153,7 +153,7 @@ fn an_earlier_rank_that_tells_of_an_overdue_timer_is_asked_about_it() {
         let others = Question::new(record.key(), PeerSet::EMPTY, Tick(0));
         shard.questions.open = (1_000..1_000 + open as u64).map(|id| (id, others)).collect();
         let standing = shard.standing_of(&record);
-        assert!(!shard.is_on_it(slot, Some(asker), &standing));
+        assert!(!shard.is_on_it(slot, Some(asker), (&standing, false)));
         let opened = shard.questions.open.get(&ID.0);
         let opened = opened.map(|question| (question.waiting, question.told, question.since));
         let expected = (only(asker), only(asker), shard.turns.at);
@@ -173,7 +173,7 @@ fn an_answer_that_was_under_way_when_its_rank_went_on_does_not_count() {
         let question = Question::new(record.key(), PeerSet::EMPTY, Tick(0));
         shard.questions.open.insert(ID.0, Question { asked, is_due: true, ..question });
         let standing = shard.standing_of(&record);
-        assert!(!shard.is_on_it(slot, Some(asker), &standing));
+        assert!(!shard.is_on_it(slot, Some(asker), (&standing, false)));
         let question = shard.questions.open[&ID.0];
         assert_eq!((question.outdated, question.waiting), (asked, only(asker)));
         let life = shard.questions.life;

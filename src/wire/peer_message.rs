@@ -16,6 +16,7 @@
 //! orders    kind u8 = 6, length v, lines (`wire::destination`)
 //! list      kind u8 = 7, shard u16, length v, question (`wire::timer_list`)
 //! condition kind u8 = 8, version u64, then a copy that is a client's write
+//! trying    kind u8 = 9, and as standing
 //! result    kind u8; superseded: version u64, factor u8; refused: reason u8;
 //!           found: length v, a copy or a part of a list
 //! ```
@@ -51,6 +52,7 @@ const ORDERS: u8 = 6;
 pub const ORDERS_BYTES_MAX: usize = 16 << 10;
 const LIST: u8 = 7;
 const CONDITIONAL: u8 = 8;
+const TRYING: u8 = 9;
 /// Added to [`COPY`] if the message carries a client's write.
 const IS_WRITE: u8 = 0x10;
 /// Added to [`COPY`] if the timer is not a tombstone.
@@ -120,6 +122,8 @@ pub struct CopyBody<'a> {
 pub enum PeerMessage<'a> {
     /// "I hold this timer, so far." Sent after a pop, and to compare copies.
     Standing(Standing),
+    /// "I hold this timer, so far, and am at its next pop, as its retry policy says."
+    Trying(Standing),
     /// A timer or a tombstone that the receiver must merge.
     Copy(TimerCopy<'a>),
     /// Asks for the copy that the receiver holds.
@@ -221,9 +225,11 @@ impl PeerMessage<'_> {
         match self {
             Self::Standing(standing) => {
                 out.push(STANDING);
-                write_key(standing, out);
-                write_leb128(standing.actives.into(), out);
-                out.extend_from_slice(&standing.list_digest.to_le_bytes());
+                write_standing(standing, out);
+            }
+            Self::Trying(standing) => {
+                out.push(TRYING);
+                write_standing(standing, out);
             }
             Self::Copy(copy) => copy.encode(out),
             Self::Fetch(id) => {
@@ -285,6 +291,12 @@ impl TimerCopy<'_> {
     }
 }
 
+fn write_standing(standing: &Standing, out: &mut Vec<u8>) {
+    write_key(standing, out);
+    write_leb128(standing.actives.into(), out);
+    out.extend_from_slice(&standing.list_digest.to_le_bytes());
+}
+
 fn write_key(standing: &Standing, out: &mut Vec<u8>) {
     out.extend_from_slice(&standing.id.0.to_le_bytes());
     out.extend_from_slice(&standing.version.to_le_bytes());
@@ -305,12 +317,8 @@ fn write_bytes(bytes: &[u8], out: &mut Vec<u8>) {
 /// pass over the message.
 pub fn decode_message<'a>(input: &mut &'a [u8]) -> Result<PeerMessage<'a>, PeerMessageError> {
     match byte(input)? {
-        STANDING => {
-            let mut standing = key(input)?;
-            standing.actives = actives(input)?;
-            standing.list_digest = u32::from_le_bytes(chunk(input)?);
-            Ok(PeerMessage::Standing(standing))
-        }
+        STANDING => standing(input).map(PeerMessage::Standing),
+        TRYING => standing(input).map(PeerMessage::Trying),
         FETCH => Ok(PeerMessage::Fetch(TimerId(u64::from_le_bytes(chunk(input)?)))),
         MISSED => Ok(PeerMessage::Missed {
             id: TimerId(u64::from_le_bytes(chunk(input)?)),
@@ -435,6 +443,13 @@ pub(super) fn bytes<'a>(input: &mut &'a [u8]) -> Result<&'a [u8], PeerMessageErr
     let (bytes, rest) = input.split_at_checked(len as usize).ok_or(CUT_OFF)?;
     *input = rest;
     Ok(bytes)
+}
+
+fn standing(input: &mut &[u8]) -> Result<Standing, PeerMessageError> {
+    let mut standing = key(input)?;
+    standing.actives = actives(input)?;
+    standing.list_digest = u32::from_le_bytes(chunk(input)?);
+    Ok(standing)
 }
 
 /// Takes id, version and sequence. The other fields of the standing are 0.

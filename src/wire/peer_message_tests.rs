@@ -114,6 +114,7 @@ fn cut_off_at_every_byte() {
     copy.sites = [SiteHash(5), SiteHash(6)].into_iter().collect();
     let messages = [
         PeerMessage::Standing(standing_of(1, 2, SEQUENCE_MAX, u16::MAX, 5)),
+        PeerMessage::Trying(standing_of(1, 2, SEQUENCE_MAX, u16::MAX, 5)),
         PeerMessage::Copy(copy),
         PeerMessage::Copy(usual(None)),
         PeerMessage::Fetch(TimerId(9)),
@@ -194,7 +195,7 @@ fn orders_come_back_and_are_bounded() {
 
 #[test]
 fn kinds_that_are_none() {
-    let known = [1, 2, 3, 4, 5, 6, 7, 8, 0x12, 0x22, 0x32];
+    let known = [1, 2, 3, 4, 5, 6, 7, 8, 9, 0x12, 0x22, 0x32];
     for kind in (0..=255_u8).filter(|kind| !known.contains(kind)) {
         let bytes = [&[kind][..], &[1; 100]].concat();
         assert_eq!(decode_message(&mut &bytes[..]), Err(PeerMessageError("unknown kind")));
@@ -373,6 +374,7 @@ proptest! {
     #[test]
     fn standings_come_back(standing in keys(), tail: [u8; 3]) {
         assert_comes_back(PeerMessage::Standing(standing), &tail);
+        assert_comes_back(PeerMessage::Trying(standing), &tail);
     }
 
     #[test]

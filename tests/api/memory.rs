@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::Duration;
 
-use super::harness::{Client, Node, document, far_document, until};
+use super::harness::{Client, Node, document, far_document, request_text, until};
 use super::sink::{Reaction, Sink};
 
 const MIB: u64 = 1 << 20;
@@ -276,4 +276,44 @@ fn timers_that_come_and_go_leave_little() {
     }
     assert_eq!(client.request("POST", "/timers", &far_document()).status, 200);
     assert_bounded(&node, before, 16 * MIB, "timers replaced and deleted");
+}
+
+/// Creates many timers that are alike but for a number, on one connection.
+fn create_alike(client: &mut Client, document: &str, numbers: std::ops::Range<u32>) {
+    let numbers: Vec<_> = numbers.collect();
+    for some in numbers.chunks(100) {
+        let text: String = some
+            .iter()
+            .map(|number| document.replace("00000000", &format!("{number:08}")))
+            .map(|document| request_text("POST", "/timers", &document))
+            .collect();
+        client.send(text);
+        some.iter().for_each(|_| assert_eq!(client.answer().status, 200));
+    }
+}
+
+/// What three headers of 60 bytes each cost a timer: their text, and little beside it.
+#[test]
+fn headers_cost_their_text() {
+    const TIMERS: u32 = 60_000;
+    const HEADERS: [(&str, usize); 3] =
+        [("Authorization", 45), ("X-Tenant-Id-Of-Client", 37), ("X-Trace-Parent-Name", 39)];
+    let headers = HEADERS.map(|(name, bytes)| format!("\"{name}\":\"{}\"", "v".repeat(bytes)));
+    let text_bytes: usize = HEADERS.iter().map(|(name, bytes)| name.len() + bytes + 4).sum();
+    let uri = "http://127.0.0.1:9/call/00000000";
+    let plain = document("86400", None, uri, &"x".repeat(40));
+    let special = format!("\"headers\":{{{}}},\"uri\"", headers.join(","));
+    let special = plain.replace("\"uri\"", &special);
+    let [plain, special] = [plain, special].map(|document| {
+        let node = quiet_node(1, "");
+        let mut client = node.client();
+        // The first timers pay for tables and buffers.
+        create_alike(&mut client, &document, 0..TIMERS / 2);
+        let before = node.resident_bytes();
+        create_alike(&mut client, &document, TIMERS / 2..TIMERS / 2 + TIMERS);
+        (node.resident_bytes() - before) as f64 / f64::from(TIMERS)
+    });
+    eprintln!("a timer takes {plain:.0} B, with {text_bytes} B of headers {special:.0} B");
+    let more = special - plain;
+    assert!(more < text_bytes as f64 * 1.5, "{plain:.0} B, with headers {special:.0} B");
 }

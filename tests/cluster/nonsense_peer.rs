@@ -126,7 +126,11 @@ impl Liar {
             10 => {
                 PeerMessage::Orders(random.pick(&[&b""[..], b"1 2 a:80 paused\n", b"\xff\n1 2\n"]))
             }
-            3..=5 => {
+            3 => {
+                let list = self.list(random);
+                PeerMessage::Trying(self.standing(random, &list))
+            }
+            4 | 5 => {
                 let list = self.list(random);
                 PeerMessage::Standing(self.standing(random, &list))
             }
@@ -357,7 +361,7 @@ fn clocks(random: &mut Random) -> Now {
 /// Returns the timer that a message is about.
 pub fn id_of(message: &PeerMessage<'_>) -> TimerId {
     match message {
-        PeerMessage::Standing(standing) => standing.id,
+        PeerMessage::Standing(standing) | PeerMessage::Trying(standing) => standing.id,
         PeerMessage::Copy(copy) | PeerMessage::Conditional { copy, .. } => copy.standing.id,
         PeerMessage::Fetch(id)
         | PeerMessage::Missed { id, .. }

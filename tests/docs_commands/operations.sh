@@ -1,7 +1,7 @@
 # The machines of docs/operations.md: three members with the file of the page, and two nodes that know nobody.
 for n in 1 2 3 4 5; do
-    ip addr add "10.0.0.$n/32" dev lo
-    ip addr add "10.1.0.$n/32" dev lo
+    ip addr replace "10.0.0.$n/32" dev lo
+    ip addr replace "10.1.0.$n/32" dev lo
     sed -e "/^listen/s/0\.1:/0.$n:/" -e "/^localhost/s/0\.1:/0.$n:/" -e "/^instance_id/s/1 /$n /" node1.toml >"own$n.toml"
     ((n <= 3)) || sed -i '/^\[cluster\]/,$d' "own$n.toml"
     chronos --config "own$n.toml" --no-pin --shards 1 >"node$n.log" 2>&1 &

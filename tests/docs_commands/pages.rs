@@ -1,7 +1,7 @@
 //! The blocks of code of a page, and what the page says of each.
 
 /// What the first line of a block of commands begins with, behind variables that it sets.
-const PROGRAMS: [&str; 16] = [
+const PROGRAMS: [&str; 17] = [
     "callgrind_control",
     "cargo",
     "chown",
@@ -16,6 +16,7 @@ const PROGRAMS: [&str; 16] = [
     "sudo",
     "systemctl",
     "taskset",
+    "umask",
     "until",
     "valgrind",
 ];

@@ -183,8 +183,10 @@ impl World {
             actives: mask,
             list_digest: *self.random.of(&[replicas.digest(), 0, u32::MAX]),
         };
-        if self.random.below(3) == 0 {
-            return PeerMessage::Standing(standing);
+        match self.random.below(6) {
+            0 => return PeerMessage::Standing(standing),
+            1 => return PeerMessage::Trying(standing),
+            _ => {}
         }
         let own_ms = self.now.mono.0 / TICK_NS;
         let near = own_ms - self.random.below(3_000) as u64;

@@ -32,22 +32,19 @@ pub fn timer_options(data: &[u8]) -> bool {
     let shown = shown(&first, &content, &attributes).to_string();
     let again = admitted(&mut shown.clone().into_bytes());
     let again = again.unwrap_or_else(|| panic!("what is shown is refused: {shown}"));
-    let again = again.borrow();
-    // What is shown here has headers in another order than they came.
-    let second = Content::decode(again.content);
-    let sorted = |attributes: &Attributes<'_>| {
-        let mut headers: Vec<_> = attributes.headers().map(|(a, b)| format!("{a}: {b}")).collect();
-        headers.sort_unstable();
-        headers
-    };
-    let others = second.attributes();
-    assert_eq!(sorted(&others), sorted(&attributes), "{shown}");
-    let others = Attributes { headers: attributes.headers, ..others };
-    assert_eq!(others, attributes, "{shown}");
-    assert_eq!(again, Definition { content: again.content, ..first }, "{shown}");
-    assert_eq!((second.target, second.opaque), (content.target, content.opaque), "{shown}");
-    assert_eq!(second.tags().as_slice(), content.tags().as_slice(), "{shown}");
+    assert_eq!(parts(&again.borrow()), parts(&first), "{shown}");
     true
+}
+
+/// What a definition says, with its headers in alphabetical order: so the documents have them.
+fn parts<'a>(timer: &Definition<'a>) -> impl PartialEq + std::fmt::Debug + use<'a> {
+    let content = Content::decode(timer.content);
+    let attributes = content.attributes();
+    let mut headers: Vec<_> = attributes.headers().collect();
+    headers.sort_unstable();
+    let times = (timer.interval_ms, timer.repeat_for_ms, timer.factor, timer.authority);
+    let rest = Attributes { headers: "", ..attributes };
+    (times, content.target, content.opaque, rest, headers)
 }
 
 fn admitted(body: &mut [u8]) -> Option<OwnedDefinition> {

@@ -48,7 +48,9 @@ pub fn peer_message(data: &[u8]) -> bool {
         assert!(decode_message(&mut &taken[..cut]).is_err(), "taken when cut off at {cut}");
     }
     match message {
-        PeerMessage::Standing(standing) => assert!(standing.sequence <= SEQUENCE_MAX),
+        PeerMessage::Standing(standing) | PeerMessage::Trying(standing) => {
+            assert!(standing.sequence <= SEQUENCE_MAX)
+        }
         PeerMessage::Copy(copy) => check_copy(&copy),
         PeerMessage::Orders(lines) => assert!(lines.len() <= ORDERS_BYTES_MAX),
         PeerMessage::Conditional { copy, .. } => {

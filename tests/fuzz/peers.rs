@@ -65,8 +65,11 @@ fn copy<'a>(factor: u8, body: Option<CopyBody<'a>>) -> PeerMessage<'a> {
 }
 
 fn standing(sequence: u64) -> PeerMessage<'static> {
-    let id = TimerId(7);
-    PeerMessage::Standing(Standing { id, version: 9, sequence, actives: 3, list_digest: 5 })
+    PeerMessage::Standing(standing_of(sequence))
+}
+
+fn standing_of(sequence: u64) -> Standing {
+    Standing { id: TimerId(7), version: 9, sequence, actives: 3, list_digest: 5 }
 }
 
 /// Messages that carry timers.
@@ -98,6 +101,7 @@ fn messages() -> Vec<Vec<u8>> {
         encoded(write),
         encoded(standing(0)),
         encoded(standing(1 << 40)),
+        encoded(PeerMessage::Trying(Standing { list_digest: 9, ..standing_of(3) })),
         encoded(PeerMessage::Fetch(TimerId(u64::MAX))),
         encoded(PeerMessage::Missed { id: TimerId(7), by: NodeHash(0x0102_0304) }),
         encoded(PeerMessage::NoRoom { id: TimerId(7), at: NodeHash(0x0102_0304) }),

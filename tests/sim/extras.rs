@@ -123,7 +123,8 @@ pub fn pause_ms(
 }
 
 /// Checks T11: attempts at a pop, pauses between them and their end are those of the policy.
-pub fn keeps_policy(begun: &Begun<'_>, write: &Write, story: &str) -> Checked {
+/// `resumed` is when the host was called again after a pause.
+pub fn keeps_policy(begun: &Begun<'_>, write: &Write, resumed: u64, story: &str) -> Checked {
     let wish = write.wish.expect("only timers pop");
     let Some(policy) = wish.extras.policy else { return Ok(()) };
     let (tick, failed) = (begun.now.mono.tick_floor().0, write.failed);
@@ -141,7 +142,9 @@ pub fn keeps_policy(begun: &Begun<'_>, write: &Write, story: &str) -> Checked {
             format!("{story}: {early_ms} ms before its pause is over {policy:?}"),
         );
     }
-    let age_ms = tick.saturating_sub(write.due(write.next));
+    let due = write.due(write.next);
+    let from = if write.next == write.pops() { due.max(resumed) } else { due };
+    let age_ms = tick.saturating_sub(from);
     if age_ms > 0 && age_ms >= policy.max_age_ms {
         return broken("T11", format!("{story}: attempt at an age of {age_ms} ms, {policy:?}"));
     }

@@ -62,7 +62,8 @@ impl Model {
         };
         same_content(begun, &wish, &story)?;
         same_start(begun, &write, &wish, &story)?;
-        keeps_policy(begun, &write, &story)?;
+        let resumed = self.rules[wish.host as usize].resumed(usize::from(begun.core));
+        keeps_policy(begun, &write, resumed, &story)?;
         let start = begun.attempt.due.0 - wish.interval_ms.saturating_mul(sequence);
         self.windows.see(id, &write, start, &story)?;
         write.start = Some(start);
@@ -216,7 +217,9 @@ impl Model {
                 return broken("T1 wake", what);
             }
             let overdue = host.duties.range(..=(tick, u64::MAX));
-            let mut overdue = overdue.filter(|(_, id)| !self.may_have_ended(*id, tick));
+            let mut overdue = overdue.filter(|(_, id)| {
+                !self.may_have_ended(*id, tick) && !self.may_wait_for_next(*id, tick)
+            });
             let Some(&(by, id)) = overdue.next() else { continue };
             if self.must_start(host, by, tick, places) {
                 let what = format!(
@@ -228,6 +231,23 @@ impl Model {
             }
         }
         Ok(())
+    }
+
+    /// Reports whether the pop that is owed may have been given up by a policy, perhaps untried
+    /// because its host was in trouble, so that the timer waits for its next pop.
+    fn may_wait_for_next(&self, id: u64, tick: u64) -> bool {
+        let write = self.timers[&id].certain().expect("duties are of certain writes");
+        let Some(wish) = write.wish.filter(|wish| wish.extras.policy.is_some()) else {
+            return false;
+        };
+        let host = self.host(id, wish.host);
+        let is_over = |sequence: u64| {
+            let is_late = write.give_up_at(sequence, self.give_up_ms) - write.unknown_ms() <= tick;
+            let had_failed = sequence == write.next && write.failed > 0;
+            is_late && (had_failed || host.was_in_trouble_since(write.due(sequence)))
+        };
+        let next = (write.next..=write.pops()).find(|sequence| !is_over(*sequence));
+        next.is_none_or(|next| next > write.next && tick <= write.due(next) + self.look_ms)
     }
 
     /// Returns the earliest tick at which a pop with a duty until tick `by` may have come due.

@@ -28,11 +28,13 @@ pub struct HostRules {
     /// Callbacks that run, over all cores.
     running: u32,
     begun_tick: u64,
+    /// When each core last began to call a host again that was paused, in ticks.
+    resumed: Vec<u64>,
 }
 
 impl HostRules {
     pub fn new(cores: usize) -> Self {
-        Self { taken: vec![None; cores], ..Self::default() }
+        Self { taken: vec![None; cores], resumed: vec![0; cores], ..Self::default() }
     }
 
     /// Notes that a rule is ordered.
@@ -45,6 +47,10 @@ impl HostRules {
     /// Notes that a core takes the rules of a table. Returns whether its rule is another one.
     pub fn take(&mut self, core: usize, rule: Option<Rule>, now_ns: u64) -> bool {
         let is_new = self.taken[core] != rule;
+        let is_paused = |rule: Option<Rule>| rule.is_some_and(|rule| rule.is_paused);
+        if is_paused(self.taken[core]) && !is_paused(rule) {
+            self.resumed[core] = now_ns / 1_000_000;
+        }
         self.taken[core] = rule;
         let has_it = |taken: &Option<Rule>| *taken == self.ordered;
         if self.strict_ns.is_none() && self.taken.iter().all(has_it) {
@@ -90,6 +96,12 @@ impl HostRules {
 
     pub fn end(&mut self) {
         self.running -= 1;
+    }
+
+    /// The tick from which the last pop of a timer ages at a core: it is not given up for the time
+    /// in which its host was paused.
+    pub fn resumed(&self, core: usize) -> u64 {
+        self.resumed[core]
     }
 
     /// Since when (tick) a pop that is due must not wait any more; `None`: it may wait.

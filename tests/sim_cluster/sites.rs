@@ -3,6 +3,8 @@
 
 use std::net::IpAddr;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use chronos::base::ids::ShardIndex;
 use chronos::shard::effects::{Answer, Reply, Request, Requester};
 use chronos::timer::admission::admit_told;
@@ -147,7 +149,11 @@ impl CoreDriver {
                 let part = document.internal.expect("a copy");
                 let mut content = Vec::new();
                 let told = admit_told(&document.timer, &mut content);
-                let told = told.expect("what a node holds is valid");
+                let mut told = told.expect("what a node holds is valid");
+                let whole = part.content.map(|content| STANDARD.decode(content).expect("base64"));
+                if let (Some(whole), Some(body)) = (&whole, &mut told.body) {
+                    body.content = whole;
+                }
                 let factor = document.timer.replication_factor;
                 let (now, view) = (self.now, self.core.view());
                 let copy =

@@ -483,7 +483,7 @@ impl Inbounds {
 /// that it names. `None`: it names a shard that this node does not have.
 fn owner_of(shards: ShardCount, message: &PeerMessage<'_>) -> Option<ShardIndex> {
     let id = match message {
-        PeerMessage::Standing(standing) => standing.id,
+        PeerMessage::Standing(standing) | PeerMessage::Trying(standing) => standing.id,
         PeerMessage::Copy(copy) | PeerMessage::Conditional { copy, .. } => copy.standing.id,
         PeerMessage::Fetch(id)
         | PeerMessage::Missed { id, .. }

@@ -15,6 +15,8 @@
 //! hexadecimal digits, decimal digits and `-`: no byte that ends a header, and no `.`, which would
 //! let two messages be signed alike.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use std::fmt;
 
 use hmac::{Hmac, KeyInit, Mac};
@@ -36,8 +38,6 @@ pub const SECRET_BYTES_MAX: usize = 64;
 pub const SECRETS_MAX: usize = 2;
 /// Most bytes of the file: two secrets of 94 bytes, the rest for comments.
 pub const FILE_BYTES_MAX: usize = 4 << 10;
-/// The digits of base64 (RFC 4648 section 4).
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// What is wrong with a file of signing secrets. The text never shows a secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -204,35 +204,15 @@ fn write_id(out: &mut Vec<u8>, pop: &Pop) {
 
 /// Appends the base64 of 32 bytes: 43 digits and one `=`.
 fn write_base64(out: &mut Vec<u8>, bytes: &[u8; 32]) {
-    let digit = |bits: u32| DIGITS[(bits & 63) as usize];
-    let (threes, rest) = bytes.as_chunks::<3>();
-    for &[first, second, third] in threes {
-        let bits = u32::from_be_bytes([0, first, second, third]);
-        out.extend_from_slice(&[18, 12, 6, 0].map(|shift| digit(bits >> shift)));
-    }
-    if let &[first, second] = rest {
-        let bits = u32::from_be_bytes([0, first, second, 0]);
-        out.extend_from_slice(&[18, 12, 6].map(|shift| digit(bits >> shift)));
-        out.push(b'=');
-    }
+    let mut digits = [0; 44];
+    STANDARD.encode_slice(bytes, &mut digits).expect("32 bytes have 44 digits");
+    out.extend_from_slice(&digits);
 }
 
 /// The bytes of base64 with its padding. `None`: it is none, or other digits would be the same
 /// bytes.
 fn from_base64(text: &[u8]) -> Option<Vec<u8>> {
-    let digits = text.strip_suffix(b"==").or(text.strip_suffix(b"=")).unwrap_or(text);
-    let (mut bytes, mut bits, mut count) = (Vec::new(), 0_u32, 0_u32);
-    for byte in digits {
-        let value = DIGITS.iter().position(|digit| digit == byte)?;
-        bits = bits << 6 | value as u32;
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count) as u8);
-            bits &= (1 << count) - 1;
-        }
-    }
-    (text.len().is_multiple_of(4) && bits == 0 && count < 6).then_some(bytes)
+    STANDARD.decode(text).ok()
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use std::io::Write;
 
 use crate::base::quota::Quota;
 use crate::shard::effects::{Answer, Identified, Internal, Refusal};
-use crate::timer::admission::Rejection;
 use crate::timestamp::Timestamp;
 use crate::wire::conditions::write_tag;
 use crate::wire::problem::{Kind, PROBLEM_TYPE, write_problem};
@@ -341,13 +340,6 @@ fn status_line(status: u16) -> &'static str {
 pub(super) fn one_line(reason: &str) -> String {
     let visible = |c: char| if (' '..='~').contains(&c) { c } else { '?' };
     reason.chars().take(REASON_BYTES_MAX).map(visible).collect()
-}
-
-/// Returns status and reason for a document that is no timer.
-pub(super) fn refusal_of(rejection: &Rejection) -> (u16, String) {
-    let too_long =
-        matches!(rejection, Rejection::OpaqueTooLong { .. } | Rejection::OpaqueToldTooLong(_));
-    (if too_long { 413 } else { 400 }, rejection.to_string())
 }
 
 #[cfg(test)]

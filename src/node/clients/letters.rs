@@ -20,11 +20,6 @@ pub(super) fn judge_hosts<'a>(
     letters.map_or(Ok(()), |letters| judge("callback.dead-letter.uri", letters))
 }
 
-/// The sentence about such a host.
-pub(super) fn denied(member: &str, authority: &str, denial: Denial) -> String {
-    format!("{member}: expected a host to which callbacks may go, got {authority}, {denial}")
-}
-
 /// The host to which pops of a timer go that are given up, if the timer names one.
 #[inline]
 fn letter_authority<'a>(definition: &Definition<'a>) -> Option<&'a str> {

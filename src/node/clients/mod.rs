@@ -14,6 +14,7 @@ mod head_memory;
 pub(crate) mod list_answers;
 mod letters;
 mod lists;
+mod refusals;
 mod request_line;
 pub(crate) mod table;
 mod table_tls;

@@ -3,9 +3,6 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-
 use crate::base::limits::{BODY_TOLD_BYTES_MAX, Limits};
 use crate::base::quota::Quota;
 use crate::base::time::Now;
@@ -18,7 +15,6 @@ use crate::timestamp::RANGE_MAX;
 use crate::wire::callback_uri::AuthorityMemory;
 use crate::wire::dead_letter::LetterUse;
 use crate::wire::internal_json::{AnyDocument, InternalPart, Origin, parse_any};
-use crate::wire::peer_message::check_content;
 use crate::wire::request_head::Method;
 use crate::wire::resync_json::{Reference, parse_references};
 use crate::wire::timer_json::JsonScratch;
@@ -36,12 +32,13 @@ use crate::node::callbacks::policy::{Denial, Destinations};
 use crate::node::clients::addressed::{Addressed, Aim};
 use crate::node::clients::answer_room::AnswerRoom;
 use crate::node::clients::answers::{
-    Persistence, cut_body, refusal_of, too_many_creates, write_error_with, write_not_allowed,
-    write_pong, write_text, write_token_full, write_too_many_creates,
+    Persistence, cut_body, too_many_creates, write_error_with, write_not_allowed, write_pong,
+    write_text, write_token_full, write_too_many_creates,
 };
 use crate::node::clients::bulk::LineBudget;
 use crate::node::clients::head_memory::HeadMemory;
-use crate::node::clients::letters::{denied, judge_hosts};
+use crate::node::clients::letters::judge_hosts;
+use crate::node::clients::refusals::{denied, refusal_of, too_long, whole_content};
 use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::tokens::Tokens;
 use crate::tls::names::Member;
@@ -755,23 +752,6 @@ impl Service {
         write_not_allowed(out, allow, persistence);
         Served::Written
     }
-}
-
-/// The content of a timer that another node tells as a whole.
-#[cold]
-fn whole_content(authority: &str, base64: &str) -> Result<Vec<u8>, String> {
-    const MEMBER: &str = "reliability.chronos-content";
-    let content = STANDARD.decode(base64).map_err(|error| format!("{MEMBER}: {error}"))?;
-    check_content(authority, &content).map_err(|error| format!("{MEMBER}: {error}"))?;
-    Ok(content)
-}
-
-/// Returns why a body of this many bytes is not taken. `None`: it is taken.
-pub fn too_long(bytes: u64, bytes_max: u32) -> Option<String> {
-    let is_too_long = bytes > u64::from(bytes_max);
-    is_too_long.then(|| {
-        format!("body: expected at most {bytes_max} bytes (limits.body_bytes_max), got {bytes}")
-    })
 }
 
 /// Returns the definition with its owner, if the name of the request's token has a limit of timers.

@@ -79,7 +79,7 @@ impl Records {
             attempts: 0,
         };
         self.counts.tombstones += 1;
-        let stays_ms = self.stays_ms(outline.id, interval_ms);
+        let stays_ms = self.stays_ms(outline.id, (interval_ms, repeat_for_ms));
         self.put(slot.zip(held), record, tick + stays_ms)
     }
 
@@ -110,7 +110,7 @@ impl Records {
         self.hosts.leave(former.authority, tick);
         self.counts.timers -= 1;
         self.counts.tombstones += 1;
-        let stays_ms = self.stays_ms(id, interval_ms);
+        let stays_ms = self.stays_ms(id, (interval_ms, repeat_for_ms));
         self.file(slot, former, tick + stays_ms);
     }
 
@@ -230,9 +230,9 @@ impl Records {
         tombstone_ms(interval_ms, self.limits.tombstone_ms_max)
     }
 
-    /// How long the tombstone of a timer with this id and interval stays.
-    fn stays_ms(&self, id: TimerId, interval_ms: u64) -> u64 {
-        match may_be_of_key(id) {
+    /// How long the tombstone of a timer with this id stays; the numbers are those that it keeps.
+    fn stays_ms(&self, id: TimerId, (interval_ms, repeat_for_ms): (u64, u64)) -> u64 {
+        match may_be_of_key(id) && is_digest(repeat_for_ms) {
             true if interval_ms > self.limits.tombstone_ms_max => {
                 interval_ms.min(KEY_REMEMBERED_MS)
             }
@@ -257,7 +257,8 @@ impl Records {
         }
         let content = Content::decode(self.payloads.get(held.payload));
         match content.attributes().once {
-            None => (interval_ms, repeat_for_ms),
+            // No digest: a client chose the id.
+            None => (interval_ms, 0),
             Some(digest) => {
                 let left_ms = (held.start + KEY_REMEMBERED_MS).0.saturating_sub(tick.0);
                 (interval_ms.max(left_ms.min(KEY_REMEMBERED_MS)), digest)
