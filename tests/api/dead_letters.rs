@@ -12,7 +12,7 @@ use super::sink::{Reaction, Sink};
 use super::tokens::new_token;
 
 /// A server that answers with this status and its reason as a body.
-fn server(status: u16) -> (Sink, Arc<AtomicU16>) {
+pub(super) fn server(status: u16) -> (Sink, Arc<AtomicU16>) {
     let status = Arc::new(AtomicU16::new(status));
     let told = status.clone();
     let sink = Sink::start(move |callback, _| {
@@ -26,7 +26,7 @@ fn server(status: u16) -> (Sink, Arc<AtomicU16>) {
 }
 
 /// A timer that pops at once, twice at most, and then is given up.
-fn hasty(uri: &str, more: Value) -> String {
+pub(super) fn hasty(uri: &str, more: Value) -> String {
     let mut callback = json!({
         "http": {"uri": uri, "opaque": "any text", "headers": {"X-Secret": "s"}},
         "retry": {"max-attempts": 2, "initial": 0.02, "jitter": 0},
@@ -37,19 +37,19 @@ fn hasty(uri: &str, more: Value) -> String {
     json!({"timing": {"interval": 0}, "callback": callback, "statistics": tags}).to_string()
 }
 
-fn letter_path(timer: &str) -> String {
+pub(super) fn letter_path(timer: &str) -> String {
     timer.replace("/timers/", "/dead-letters/")
 }
 
 /// A node that needs tokens, and a client of it.
-struct Kept {
+pub(super) struct Kept {
     _folder: TempDir,
-    node: Node,
+    pub node: Node,
     tokens: [String; 3],
 }
 
 impl Kept {
-    fn start(shards: u16, more: &str) -> Kept {
+    pub fn start(shards: u16, more: &str) -> Kept {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("tokens");
         let tokens = ["reader", "client", "operator"].map(|role| new_token(&file, role, role));
@@ -58,30 +58,41 @@ impl Kept {
     }
 
     fn ask_as(&self, role: usize, method: &str, path: &str, body: &str) -> Answer {
-        let shown = format!("\r\nAuthorization: Bearer {}\r\n", self.tokens[role]);
+        self.ask_with((role, ""), method, path, body)
+    }
+
+    /// Asks in the name of a role, with more lines in the head.
+    pub fn ask_with(
+        &self,
+        (role, lines): (usize, &str),
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Answer {
+        let shown = format!("\r\n{lines}Authorization: Bearer {}\r\n", self.tokens[role]);
         let mut client: Client = self.node.client();
         client.send(request_text(method, path, body).replacen("\r\n", &shown, 1));
         client.answer()
     }
 
-    fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
+    pub fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
         self.ask_as(1, method, path, body)
     }
 
-    fn create(&self, document: &str) -> String {
+    pub fn create(&self, document: &str) -> String {
         let answer = self.ask("POST", "/timers", document);
         assert_eq!(answer.status, 200, "{answer:?}");
         answer.header("Location").expect("created").to_owned()
     }
 
-    fn json(&self, method: &str, path: &str) -> Value {
+    pub fn json(&self, method: &str, path: &str) -> Value {
         let answer = self.ask(method, path, "");
         assert_eq!(answer.status, 200, "{method} {path}: {answer:?}");
         serde_json::from_str(answer.text()).expect("JSON")
     }
 
     /// The letter of a timer, when it is there.
-    fn await_letter(&self, timer: &str) -> Value {
+    pub fn await_letter(&self, timer: &str) -> Value {
         let path = letter_path(timer);
         until("a dead letter", || {
             let answer = self.ask("GET", &path, "");
@@ -90,7 +101,7 @@ impl Kept {
         })
     }
 
-    fn letters(&self, query: &str) -> Vec<Value> {
+    pub fn letters(&self, query: &str) -> Vec<Value> {
         let page = self.json("GET", &format!("/dead-letters?{query}"));
         page["dead-letters"].as_array().expect("an array").clone()
     }

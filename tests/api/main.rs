@@ -9,6 +9,7 @@ mod bulk;
 mod callbacks;
 mod contract;
 mod dead_letters;
+mod dead_letters_beside;
 mod deadlines;
 mod destinations;
 mod flow;
