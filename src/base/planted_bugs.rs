@@ -150,6 +150,10 @@ pub enum Bug {
     DelayedPopKept = 87,
     /// A pop that is given up leaves no dead letter.
     GivenUpLeavesNoLetter = 90,
+    /// A dead letter that leaves for another one is not counted.
+    LetterLeavesUncounted = 96,
+    /// Dead letters are kept however many there are.
+    LettersWithoutBound = 97,
 }
 
 impl Bug {
@@ -161,7 +165,7 @@ impl Bug {
     }
 
     /// The bugs that the simulator of one node must find.
-    pub const ONE_NODE: [Bug; 17] = [
+    pub const ONE_NODE: [Bug; 19] = [
         Bug::DrainOneTooFew,
         Bug::FileTwoAhead,
         Bug::RepeatForOffByOne,
@@ -179,10 +183,12 @@ impl Bug {
         Bug::MomentUsedTwice,
         Bug::PauseOverlooked,
         Bug::GivenUpLeavesNoLetter,
+        Bug::LetterLeavesUncounted,
+        Bug::LettersWithoutBound,
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.
-    pub const CLUSTER: [Bug; 19] = [
+    pub const CLUSTER: [Bug; 20] = [
         Bug::SkipOneReplica,
         Bug::DoNotTellReplicasOfPop,
         Bug::DropTombstonesAtRestart,
@@ -202,6 +208,7 @@ impl Bug {
         Bug::RateNotDivided,
         Bug::DelayedPopKept,
         Bug::ConditionNotJudged,
+        Bug::GivenUpLeavesNoLetter,
     ];
 
     /// The bugs of the journal. The simulators with a disk must find each.

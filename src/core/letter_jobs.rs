@@ -22,17 +22,16 @@ struct Job {
 /// All pages of a core whose letters are being used. Each was a page of a list before, of which
 /// there are few at a time; so are these.
 #[derive(Debug, Default)]
-pub(crate) struct LetterJobs(Slots<Job>);
+pub(crate) struct LetterJobs {
+    jobs: Slots<Job>,
+    /// What is to be asked, and in whose name.
+    orders: Vec<(Requester, Target, LetterUse)>,
+}
 
 impl LetterJobs {
     /// Takes a page that is complete. Returns it at once if nothing is to be done with its letters.
-    /// Otherwise appends to `orders` what is to be asked, and in whose name.
-    pub fn begin(
-        &mut self,
-        own: ShardIndex,
-        reply: Reply,
-        orders: &mut Vec<(Requester, Target, LetterUse)>,
-    ) -> Option<Reply> {
+    /// Otherwise there are orders.
+    pub fn begin(&mut self, own: ShardIndex, reply: Reply) -> Option<Reply> {
         let is_job = |page: &ListPage| {
             matches!(page.letters, Some(LetterUse::Replay | LetterUse::Delete))
                 && !page.timers.is_empty()
@@ -49,17 +48,28 @@ impl LetterJobs {
         };
         let wanted = page.letters.unwrap_or(LetterUse::Show);
         let timers = std::mem::take(&mut page.timers);
-        let key = self.0.insert(Job { to, page, left: timers.len() });
+        let key = self.jobs.insert(Job { to, page, left: timers.len() });
         let SlotKey { index, generation } = key;
         let from = Requester { shard: own, connection: LETTERS, generation, request: index };
-        orders.extend(timers.iter().map(|timer| (from, target_of(timer), wanted)));
+        self.orders.extend(timers.iter().map(|timer| (from, target_of(timer), wanted)));
         None
+    }
+
+    /// Whether there are orders.
+    #[inline]
+    pub fn has_orders(&self) -> bool {
+        !self.orders.is_empty()
+    }
+
+    /// Takes what is to be asked, and in whose name.
+    pub fn take_orders(&mut self) -> Vec<(Requester, Target, LetterUse)> {
+        std::mem::take(&mut self.orders)
     }
 
     /// Takes the answer about one letter. Returns the answer about all, if it is the last.
     pub fn take(&mut self, reply: &Reply) -> Option<Reply> {
         let key = SlotKey { index: reply.to.request, generation: reply.to.generation };
-        let job = self.0.get_mut(key)?;
+        let job = self.jobs.get_mut(key)?;
         job.left = job.left.saturating_sub(1);
         match reply.answer {
             Answer::Done { .. } | Answer::Identified(_) => job.page.used += 1,
@@ -70,7 +80,7 @@ impl LetterJobs {
         if job.left > 0 {
             return None;
         }
-        let job = self.0.remove(key)?;
+        let job = self.jobs.remove(key)?;
         let answer = Answer::Internal(Box::new(Internal::List(job.page)));
         Some(Reply { to: job.to, answer, after: reply.after })
     }

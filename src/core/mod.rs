@@ -26,7 +26,7 @@ use crate::cluster::wall_clocks::ClockVerdict;
 use crate::journal::Position;
 use crate::shard::effects::{
     Answer, Attempt, CallbackOutcome, Dialect, Event, Internal, LISTED, Outbox, PeerReply, Purpose,
-    Refusal, Reply, Request, Requester, Target, Ticket,
+    Refusal, Reply, Request, Requester, Ticket,
 };
 use crate::shard::{Shard, ShardConfig};
 use crate::wire::dead_letter::LetterUse;
@@ -248,15 +248,11 @@ impl Core {
         let mut orders = Vec::new();
         let view = self.peering.view().clone();
         let of = (self.own, &*view);
-        let (mut late, mut letters) = (Vec::new(), Vec::new());
-        self.lists.tick(now, of, &mut orders, &mut late);
+        let before = self.outbox.replies.len();
+        self.lists.tick(now, of, &mut orders, &mut self.outbox.replies);
         self.counts.tick(now, of, &mut orders, &mut self.outbox.replies);
-        for page in late {
-            let page = self.letter_jobs.begin(self.own, page, &mut letters);
-            self.outbox.replies.extend(page);
-        }
-        for (from, target, wanted) in letters {
-            self.request(now, from, Request::Letter(target, wanted));
+        if self.outbox.replies.len() > before {
+            self.use_late_pages(now, before);
         }
         for Order { whom, from, ask } in orders {
             match whom {
@@ -267,6 +263,23 @@ impl Core {
                     self.outbox.tell(peer, Purpose::List { generation, request }, bytes);
                 }
             }
+        }
+    }
+
+    /// Does what clients want done with the letters of pages that end without all that was asked
+    /// for, from this place among the answers on.
+    #[cold]
+    fn use_late_pages(&mut self, now: Now, from: usize) {
+        for page in self.outbox.replies.split_off(from) {
+            let page = self.letter_jobs.begin(self.own, page);
+            self.outbox.replies.extend(page);
+        }
+        self.use_letters(now);
+    }
+
+    fn use_letters(&mut self, now: Now) {
+        for (from, target, wanted) in self.letter_jobs.take_orders() {
+            self.request(now, from, Request::Letter(target, wanted));
         }
     }
 
@@ -398,22 +411,15 @@ impl Core {
     /// Moves the answers for clients of this core into `replies`, and sends the other answers over
     /// the mesh.
     pub fn replies(&mut self, replies: &mut Vec<Reply>) {
-        let mut orders = Vec::new();
-        self.sort_replies(replies, &mut orders);
+        self.sort_replies(replies);
         // What is asked for letters of a page may be answered at once, and end the page.
-        while !orders.is_empty() {
-            for (from, target, wanted) in orders.drain(..) {
-                self.request(self.now, from, Request::Letter(target, wanted));
-            }
-            self.sort_replies(replies, &mut orders);
+        while self.letter_jobs.has_orders() {
+            self.use_letters(self.now);
+            self.sort_replies(replies);
         }
     }
 
-    fn sort_replies(
-        &mut self,
-        replies: &mut Vec<Reply>,
-        orders: &mut Vec<(Requester, Target, LetterUse)>,
-    ) {
+    fn sort_replies(&mut self, replies: &mut Vec<Reply>) {
         if let Some(journal) = &mut self.journal {
             let replies = &mut self.outbox.replies;
             let is_held = |reply: &mut Reply| !journal.may_leave(reply.after);
@@ -433,7 +439,7 @@ impl Core {
                     0 => self.lists.take(now, view, reply),
                     _ => self.counts.take(now, view, reply),
                 };
-                match whole.and_then(|page| self.letter_jobs.begin(self.own, page, orders)) {
+                match whole.and_then(|page| self.letter_jobs.begin(self.own, page)) {
                     Some(whole) => whole,
                     None => continue,
                 }

@@ -95,8 +95,8 @@ impl Driver for Engine {
     }
 
     fn next_ended(&mut self) -> Option<(Ticket, CallbackOutcome)> {
-        while let Some((ticket, status, answer)) = self.callbacks.next_said() {
-            self.core.shard_mut().note_answer(&ticket, status, &answer);
+        if self.callbacks.has_said() {
+            self.note_answers();
         }
         self.callbacks.next_finished()
     }
@@ -153,6 +153,14 @@ impl Driver for Engine {
 }
 
 impl Engine {
+    /// Tells the shard what servers said to attempts that failed.
+    #[cold]
+    fn note_answers(&mut self) {
+        while let Some((ticket, status, answer)) = self.callbacks.next_said() {
+            self.core.shard_mut().note_answer(&ticket, status, &answer);
+        }
+    }
+
     /// Both clocks now.
     pub fn now(&self) -> Now {
         let now = now();

@@ -194,14 +194,17 @@ impl Shard {
     }
 
     /// Whether there are more letters, or more bytes of them, than may be.
+    #[inline]
     pub(super) fn has_too_many_letters(&self) -> bool {
         let limits = &self.config.callbacks.dead_letters;
         let letters = self.records.letters();
-        letters.len() as u64 > limits.per_core_max.into()
-            || letters.bytes() > limits.bytes_per_core_max
+        let is_bounded = letters.len() as u64 <= limits.per_core_max.into()
+            && letters.bytes() <= limits.bytes_per_core_max;
+        !is_bounded && !is_planted(Bug::LettersWithoutBound)
     }
 
     /// Ends the oldest letters while there are more than may be.
+    #[cold]
     pub(super) fn drop_old_letters(&mut self, now: Now, outbox: &mut Outbox) {
         for _ in 0..LEAVING_PER_TICK_MAX {
             let Some(slot) = self.records.letters().oldest() else { return };
@@ -212,7 +215,8 @@ impl Shard {
             let factor = self.records.placement_of(&record).factor;
             let target = Target { id: record.id, factor: Some(factor), filter: None };
             let plan = self.plan_known(target, factor, Some(&record));
-            self.counters.letters_pushed_out += 1;
+            let is_counted = !is_planted(Bug::LetterLeavesUncounted);
+            self.counters.letters_pushed_out += u64::from(is_counted);
             if self.end(now, None, (record.id, Some(slot)), &plan, outbox).is_err() {
                 return self.records.forget(now.mono.tick_floor(), slot);
             }

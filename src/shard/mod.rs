@@ -213,7 +213,9 @@ impl Shard {
                 self.peers.all_were_told();
             }
         }
-        self.drop_old_letters(now, outbox);
+        if self.has_too_many_letters() {
+            self.drop_old_letters(now, outbox);
+        }
         self.ask_on(now, outbox);
         self.reconcile(now, outbox);
         self.collect(now, outbox);
@@ -231,6 +233,8 @@ impl Shard {
         self.counters.walks = u64::from(self.reconcile.seen().is_some());
         self.counters.offers_waiting = self.reconcile.offers_waiting();
         self.counters.writes_waiting = self.writes.len() as u64;
+        self.counters.letters = self.records.letters().len() as u64;
+        self.counters.letter_bytes = self.records.letters().bytes();
         self.count_records();
     }
 
@@ -240,8 +244,6 @@ impl Shard {
         self.counters.timers = counts.timers;
         self.counters.tombstones = counts.tombstones;
         self.counters.waiting = counts.waiting;
-        self.counters.letters = self.records.letters().len() as u64;
-        self.counters.letter_bytes = self.records.letters().bytes();
     }
 
     /// Notes that this core got no time for long. A core with peers ticks with every heartbeat.

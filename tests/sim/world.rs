@@ -351,6 +351,8 @@ impl World {
             sum.gone += held.gone;
             sum.letters_kept += held.letters_kept;
             sum.letters_without_room += held.letters_without_room;
+            sum.letters_pushed_out += held.letters_pushed_out;
+            sum.letters_too_old += held.letters_too_old;
         }
         sum.refused += self.cores.iter_mut().flatten().map(CoreDriver::mesh_refused).sum::<u64>();
         let withheld: u64 = self.cores.iter().flatten().map(CoreDriver::withheld).sum();
@@ -389,7 +391,8 @@ impl World {
         self.letters_agree(&sum)
     }
 
-    /// Checks T13: every pop of a timer with a policy that was given up is in a dead letter.
+    /// Checks T13: every pop of a timer with a policy that was given up is in a dead letter. At the
+    /// end none is left. Each was counted as it left, or gave way to what a client wrote.
     fn letters_agree(&self, sum: &Counters) -> Checked {
         let letters = sum.letters_kept + sum.letters_without_room;
         let least = match self.options.callbacks.dead_letters.per_core_max {
@@ -399,6 +402,12 @@ impl World {
         if letters < least || letters > sum.given_up {
             let what = format!("{letters} letters of {least} to {}", sum.given_up);
             return broken("T13", what);
+        }
+        let left = sum.letters_pushed_out + sum.letters_too_old;
+        let replaced_max = self.model.tally.letters_replaced_max;
+        if !(left..=left + replaced_max).contains(&sum.letters_kept) {
+            let what = format!("kept {}, left {left}, replaced {replaced_max}", sum.letters_kept);
+            return broken("T13 count", what);
         }
         Ok(())
     }

@@ -431,9 +431,14 @@ impl Lanes {
         unresolved.into_iter().chain(self.deadlines.next_wake()).min()
     }
 
+    /// Whether a server said something to an attempt that failed, which the shard wants to know.
+    #[inline(always)]
+    pub fn has_said(&self) -> bool {
+        !self.said.is_empty()
+    }
+
     /// Takes what a server said to an attempt that failed, of those that the shard wants to know.
     /// All of it is taken before [`Lanes::next_finished`].
-    #[inline]
     pub fn next_said(&mut self) -> Option<(Ticket, u16, Box<[u8]>)> {
         self.said.pop()
     }

@@ -28,11 +28,13 @@ impl Letters {
     }
 
     /// How many there are.
+    #[inline]
     pub fn len(&self) -> usize {
         self.by_age.len()
     }
 
     /// Bytes of their contents.
+    #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

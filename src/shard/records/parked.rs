@@ -3,7 +3,7 @@
 use super::letters::{Age, Letters};
 use super::{Record, Records, State};
 use crate::base::ids::Slot;
-use crate::timer::definition::Content;
+use crate::timer::definition::{Content, has_attributes};
 
 impl Records {
     /// The dead letters.
@@ -15,7 +15,7 @@ impl Records {
     /// comparison of bytes that were written a moment ago.
     #[inline]
     pub(super) fn first_state(content: &[u8]) -> State {
-        match Content::decode(content).is_parked() {
+        match has_attributes(content) && Content::decode(content).is_parked() {
             true => State::Parked,
             false => State::Armed,
         }
