@@ -45,7 +45,7 @@ pub(super) fn letter_path(timer: &str) -> String {
 pub(super) struct Kept {
     _folder: TempDir,
     pub node: Node,
-    tokens: [String; 3],
+    pub tokens: [String; 3],
 }
 
 impl Kept {

@@ -7,7 +7,7 @@ use kit::ports;
 use serde_json::{Value, json};
 
 use super::dead_letters::{Kept, hasty, letter_path, server};
-use super::harness::{Client, Node, until};
+use super::harness::{Client, until};
 
 /// A document of [`hasty`], with another timing.
 fn timed(uri: &str, timing: &Value) -> String {
@@ -17,10 +17,13 @@ fn timed(uri: &str, timing: &Value) -> String {
     document.to_string()
 }
 
-fn rule(node: &Node, name: &str, body: &str) {
-    let mut client = Client::connect(node.admin);
-    let head = format!("PUT /destinations/{name} HTTP/1.1\r\nHost: x\r\nX-Chronos-Order: 1\r\n");
-    client.send(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()));
+/// Sets a destination's rule, as an operator does.
+fn rule(kept: &Kept, name: &str, body: &str) {
+    let mut client = Client::connect(kept.node.admin);
+    let bearer = format!("Authorization: Bearer {}", kept.tokens[2]);
+    let head = format!("PUT /destinations/{name} HTTP/1.1\r\nHost: x\r\n{bearer}\r\n");
+    client
+        .send(format!("{head}X-Chronos-Order: 1\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
     let answer = client.answer();
     assert_eq!(answer.status, 200, "{answer:?}");
 }
@@ -41,7 +44,7 @@ fn pops_of_a_paused_destination_wait_and_then_become_letters_or_not() {
     let kept = Kept::start(2, "");
     let (sink, status) = server(500);
     let name = sink.address.to_string();
-    rule(&kept.node, &name, r#"{"paused": true}"#);
+    rule(&kept, &name, r#"{"paused": true}"#);
     let timers: Vec<String> = (0..6)
         .map(|number| kept.create(&hasty(&sink.uri(&format!("/{number}")), json!({}))))
         .collect();
@@ -51,20 +54,20 @@ fn pops_of_a_paused_destination_wait_and_then_become_letters_or_not() {
     std::thread::sleep(std::time::Duration::from_millis(700));
     assert!(kept.letters("").is_empty(), "a pause gives nothing up");
     assert_eq!(sink.count(), 0);
-    rule(&kept.node, &name, r#"{"paused": false, "max-in-flight": 1}"#);
+    rule(&kept, &name, r#"{"paused": false, "max-in-flight": 1}"#);
     for timer in &timers {
         assert_eq!(kept.await_letter(timer)["dead-letter"]["reason"], "attempts");
     }
     assert_eq!(kept.await_letter(&aged)["dead-letter"]["status"], 500);
     // A replay waits for the destination like any pop.
-    rule(&kept.node, &name, r#"{"paused": true}"#);
+    rule(&kept, &name, r#"{"paused": true}"#);
     status.store(200, SeqCst);
     let before = sink.count();
     let page = kept.json("POST", "/dead-letters/replay");
     assert_eq!((&page["replayed"], &page["refused"]), (&json!(7), &json!(0)));
     kept.node.await_metric("chronos_pops_waiting", 7.0);
     assert_eq!(sink.count(), before);
-    rule(&kept.node, &name, r#"{"paused": false, "rate-per-second": 20}"#);
+    rule(&kept, &name, r#"{"paused": false, "rate-per-second": 20}"#);
     let seen = sink.wait_for(before + 7);
     assert!(seen[before..].iter().all(|it| it.head.contains("X-Replay: 1\r\n")));
     kept.node.await_metric("chronos_dead_letters", 0.0);
