@@ -136,6 +136,32 @@ pub struct CallbackLimits {
     pub resolve_ttl_ms: u64,
     /// Longest time for which a tombstone stays, in milliseconds, whatever the timer's interval.
     pub tombstone_ms_max: u64,
+    /// What is kept of pops that are given up.
+    pub dead_letters: DeadLetterLimits,
+}
+
+/// Pops that are given up and kept: the section `[dead_letters]` of the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetterLimits {
+    /// Most dead letters of a core. The oldest leaves first. 0: none is kept.
+    pub per_core_max: u32,
+    /// Most bytes of the contents of a core's dead letters. The oldest leaves first.
+    pub bytes_per_core_max: u64,
+    /// Milliseconds for which a dead letter is kept.
+    pub keep_ms: u64,
+    /// Whether the last pops of timers without a retry policy are kept, too.
+    pub plain: bool,
+}
+
+impl Default for DeadLetterLimits {
+    fn default() -> Self {
+        Self {
+            per_core_max: 10_000,
+            bytes_per_core_max: 64 << 20,
+            keep_ms: 7 * 24 * 3600 * 1000,
+            plain: false,
+        }
+    }
 }
 
 impl Default for CallbackLimits {
@@ -151,6 +177,7 @@ impl Default for CallbackLimits {
             idle_timeout_ms: 30_000,
             resolve_ttl_ms: 30_000,
             tombstone_ms_max: 24 * 3600 * 1000,
+            dead_letters: DeadLetterLimits::default(),
         }
     }
 }

@@ -148,6 +148,12 @@ pub enum Bug {
     RateNotDivided = 95,
     /// A pop that waits for its destination is attempted although the next rank is about to.
     DelayedPopKept = 87,
+    /// A pop that is given up leaves no dead letter.
+    GivenUpLeavesNoLetter = 90,
+    /// A dead letter that leaves for another one is not counted.
+    LetterLeavesUncounted = 96,
+    /// Dead letters are kept however many there are.
+    LettersWithoutBound = 97,
 }
 
 impl Bug {
@@ -159,7 +165,7 @@ impl Bug {
     }
 
     /// The bugs that the simulator of one node must find.
-    pub const ONE_NODE: [Bug; 16] = [
+    pub const ONE_NODE: [Bug; 19] = [
         Bug::DrainOneTooFew,
         Bug::FileTwoAhead,
         Bug::RepeatForOffByOne,
@@ -176,10 +182,13 @@ impl Bug {
         Bug::PolicyWithoutPauses,
         Bug::MomentUsedTwice,
         Bug::PauseOverlooked,
+        Bug::GivenUpLeavesNoLetter,
+        Bug::LetterLeavesUncounted,
+        Bug::LettersWithoutBound,
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.
-    pub const CLUSTER: [Bug; 19] = [
+    pub const CLUSTER: [Bug; 20] = [
         Bug::SkipOneReplica,
         Bug::DoNotTellReplicasOfPop,
         Bug::DropTombstonesAtRestart,
@@ -199,6 +208,7 @@ impl Bug {
         Bug::RateNotDivided,
         Bug::DelayedPopKept,
         Bug::ConditionNotJudged,
+        Bug::GivenUpLeavesNoLetter,
     ];
 
     /// The bugs of the journal. The simulators with a disk must find each.

@@ -432,7 +432,9 @@ impl Listing {
             timers.push(timer);
         }
         let cursor = next.map(|from| self.query.write_cursor(&Cursor { from, ..self.cursor }));
-        ListPage { timers, cursor, incomplete: self.incomplete, at: now.wall, bytes }
+        let letters = self.query.letters;
+        let (incomplete, at) = (self.incomplete, now.wall);
+        ListPage { timers, cursor, incomplete, at, bytes, letters, used: 0, refused: 0 }
     }
 }
 

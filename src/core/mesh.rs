@@ -22,6 +22,7 @@ use crate::base::planted::{Bug, is_planted};
 use crate::base::time::MonoNs;
 use crate::shard::effects::{Condition, Conditional, PageAsk, Reply, Request, Requester, Target};
 use crate::timer::definition::OwnedDefinition;
+use crate::wire::dead_letter::LetterUse;
 use crate::wire::peer_message::{PeerMessage, decode_message};
 use crate::wire::resync_json::Reference;
 
@@ -45,6 +46,8 @@ pub enum Remote {
     Read(Target),
     /// A client's write with a condition; without a definition a DELETE.
     Conditional(Box<(Target, Condition, Option<OwnedDefinition>)>),
+    /// What a client wants done with a dead letter.
+    Letter(Box<(Target, LetterUse)>),
     /// A copy that came over the internal API, encoded as a message.
     Merge(Box<[u8]>),
     /// The question for one shard's part of a page of timers.
@@ -67,6 +70,7 @@ impl Remote {
             }
             Request::Delete(target) => Remote::Delete(target),
             Request::Read(target) => Remote::Read(target),
+            Request::Letter(target, wanted) => Remote::Letter(Box::new((target, wanted))),
             Request::Merge(copy) => {
                 let mut bytes = Vec::new();
                 PeerMessage::Copy(copy).encode(&mut bytes);
@@ -88,6 +92,7 @@ impl Remote {
             Remote::Update(target, definition) => Request::Update(*target, definition.borrow()),
             Remote::Delete(target) => Request::Delete(*target),
             Remote::Read(target) => Request::Read(*target),
+            Remote::Letter(letter) => Request::Letter(letter.0, letter.1),
             Remote::Merge(bytes) => match decode_message(&mut &bytes[..]) {
                 Ok(PeerMessage::Copy(copy)) => Request::Merge(copy),
                 other => unreachable!("a copy was encoded by a sibling, not {other:?}"),

@@ -8,6 +8,7 @@ pub(crate) mod gather;
 pub mod internal_api;
 pub(crate) mod internal_document;
 pub mod journal;
+pub(crate) mod letter_jobs;
 pub(crate) mod lists;
 pub mod mesh;
 pub mod peers;
@@ -28,6 +29,7 @@ use crate::shard::effects::{
     Refusal, Reply, Request, Requester, Ticket,
 };
 use crate::shard::{Shard, ShardConfig};
+use crate::wire::dead_letter::LetterUse;
 use crate::wire::peer_message::PeerMessage;
 use crate::wire::resync_json::Reference;
 
@@ -35,6 +37,7 @@ use crate::core::copies::Copies;
 use crate::core::counts::{Counts, IS_COUNT};
 use crate::core::gather::{GATHERED, Gathers, PageAsked};
 use crate::core::journal::{CoreJournal, JournalCounters, WaitingResult};
+use crate::core::letter_jobs::{LETTERS, LetterJobs};
 use crate::core::lists::{ListAsked, Lists, Order, Whom};
 use crate::core::mesh::{MeshPort, Message, Remote};
 use crate::core::peers::actions::{InboundId, PeerAction, PeerError};
@@ -64,6 +67,7 @@ pub struct Core {
     gathers: Gathers,
     lists: Lists,
     counts: Counts,
+    letter_jobs: LetterJobs,
     journal: Option<Box<CoreJournal>>,
     /// Since when all shards of the node are complete, and since when this one told that it is.
     complete_since: CompleteSince,
@@ -110,6 +114,7 @@ impl Core {
             gathers: Gathers::default(),
             lists: Lists::default(),
             counts: Counts::default(),
+            letter_jobs: LetterJobs::default(),
             journal: None,
             complete_since: identity.complete_since,
             told_complete: WallMs(0),
@@ -169,9 +174,10 @@ impl Core {
     pub fn request(&mut self, now: Now, from: Requester, request: Request<'_>) {
         let owner = match request {
             Request::Create(_) => self.own,
-            Request::Update(target, _) | Request::Delete(target) | Request::Read(target) => {
-                self.shards.owner(target.id)
-            }
+            Request::Update(target, _)
+            | Request::Delete(target)
+            | Request::Read(target)
+            | Request::Letter(target, _) => self.shards.owner(target.id),
             Request::Conditional(ask) => self.shards.owner(ask.target.id),
             Request::Merge(copy) => self.shards.owner(copy.standing.id),
             Request::Collect(_) | Request::Forget(_) | Request::List(_) => {
@@ -182,7 +188,10 @@ impl Core {
             Request::Create(_)
             | Request::Update(..)
             | Request::Delete(_)
-            | Request::Conditional(_) => self.peering.refuses_writes(),
+            | Request::Conditional(_)
+            | Request::Letter(_, LetterUse::Replay | LetterUse::Delete) => {
+                self.peering.refuses_writes()
+            }
             _ => None,
         };
         if let Some(refusal) = refusal {
@@ -239,8 +248,12 @@ impl Core {
         let mut orders = Vec::new();
         let view = self.peering.view().clone();
         let of = (self.own, &*view);
+        let before = self.outbox.replies.len();
         self.lists.tick(now, of, &mut orders, &mut self.outbox.replies);
         self.counts.tick(now, of, &mut orders, &mut self.outbox.replies);
+        if self.outbox.replies.len() > before {
+            self.use_late_pages(now, before);
+        }
         for Order { whom, from, ask } in orders {
             match whom {
                 Whom::Shard(shard) => self.ask(now, shard, from, &Request::List(&ask)),
@@ -250,6 +263,23 @@ impl Core {
                     self.outbox.tell(peer, Purpose::List { generation, request }, bytes);
                 }
             }
+        }
+    }
+
+    /// Does what clients want done with the letters of pages that end without all that was asked
+    /// for, from this place among the answers on.
+    #[cold]
+    fn use_late_pages(&mut self, now: Now, from: usize) {
+        for page in self.outbox.replies.split_off(from) {
+            let page = self.letter_jobs.begin(self.own, page);
+            self.outbox.replies.extend(page);
+        }
+        self.use_letters(now);
+    }
+
+    fn use_letters(&mut self, now: Now) {
+        for (from, target, wanted) in self.letter_jobs.take_orders() {
+            self.request(now, from, Request::Letter(target, wanted));
         }
     }
 
@@ -381,6 +411,15 @@ impl Core {
     /// Moves the answers for clients of this core into `replies`, and sends the other answers over
     /// the mesh.
     pub fn replies(&mut self, replies: &mut Vec<Reply>) {
+        self.sort_replies(replies);
+        // What is asked for letters of a page may be answered at once, and end the page.
+        while self.letter_jobs.has_orders() {
+            self.use_letters(self.now);
+            self.sort_replies(replies);
+        }
+    }
+
+    fn sort_replies(&mut self, replies: &mut Vec<Reply>) {
         if let Some(journal) = &mut self.journal {
             let replies = &mut self.outbox.replies;
             let is_held = |reply: &mut Reply| !journal.may_leave(reply.after);
@@ -400,8 +439,13 @@ impl Core {
                     0 => self.lists.take(now, view, reply),
                     _ => self.counts.take(now, view, reply),
                 };
-                match whole {
+                match whole.and_then(|page| self.letter_jobs.begin(self.own, page)) {
                     Some(whole) => whole,
+                    None => continue,
+                }
+            } else if reply.to.connection == LETTERS && reply.to.shard == self.own {
+                match self.letter_jobs.take(&reply) {
+                    Some(page) => page,
                     None => continue,
                 }
             } else {

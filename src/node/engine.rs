@@ -9,8 +9,9 @@ use crate::base::time::Now;
 use crate::core::Core;
 use crate::core::peers::actions::PeerAction;
 use crate::core::turn::Driver;
+use crate::node::list_orders::Ordered;
 use crate::ring::{Completion, Errno, Mailbox, Ring, RingError, now};
-use crate::shard::effects::{Attempt, CallbackOutcome, Ticket};
+use crate::shard::effects::{Attempt, CallbackOutcome, Request, Ticket};
 
 use crate::node::callbacks::lanes::Lanes;
 use crate::node::callbacks::policy::{Destinations, Rules};
@@ -94,6 +95,9 @@ impl Driver for Engine {
     }
 
     fn next_ended(&mut self) -> Option<(Ticket, CallbackOutcome)> {
+        if self.callbacks.has_said() {
+            self.note_answers();
+        }
         self.callbacks.next_finished()
     }
 
@@ -149,6 +153,14 @@ impl Driver for Engine {
 }
 
 impl Engine {
+    /// Tells the shard what servers said to attempts that failed.
+    #[cold]
+    fn note_answers(&mut self) {
+        while let Some((ticket, status, answer)) = self.callbacks.next_said() {
+            self.core.shard_mut().note_answer(&ticket, status, &answer);
+        }
+    }
+
     /// Both clocks now.
     pub fn now(&self) -> Now {
         let now = now();
@@ -275,8 +287,14 @@ impl Engine {
                 }
                 Command::BackUp => core.back_up(),
                 Command::List(order) => {
-                    let (own, asked) = (ShardIndex(self.own as u16), order.asked.clone());
-                    core.list(now, self.clients.ordered.begin(own, order), asked);
+                    let (own, what) = (ShardIndex(self.own as u16), order.what.clone());
+                    let from = self.clients.ordered.begin(own, order);
+                    match what {
+                        Ordered::List(asked) => core.list(now, from, asked),
+                        Ordered::Letter(target, wanted) => {
+                            core.request(now, from, Request::Letter(target, wanted));
+                        }
+                    }
                 }
                 Command::Resynchronise => core.resynchronise(now),
                 Command::Copies(copies) => core.merge(now, &copies),

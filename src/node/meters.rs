@@ -215,6 +215,24 @@ meters! {
     /// Pops of timers that follow the calendar, left out because they were missed for longer than
     /// their `catch-up-window`.
     pops_missed: Counter,
+    /// Dead letters held on this node now, each once on every node that holds it.
+    dead_letters: Gauge,
+    /// Bytes of the contents of the dead letters held on this node now.
+    dead_letter_bytes: Gauge,
+    /// Pops given up that became dead letters.
+    dead_letters_kept: Counter,
+    /// Pops given up that went to the URI for dead letters of their timers.
+    dead_letters_sent: Counter,
+    /// Dead letters whose pops were tried again.
+    dead_letters_replayed: Counter,
+    /// Dead letters that clients deleted.
+    dead_letters_deleted: Counter,
+    /// Dead letters that left because there were too many, or too many bytes of them.
+    dead_letters_dropped_for_number: Counter,
+    /// Dead letters that left because of their age.
+    dead_letters_dropped_for_age: Counter,
+    /// Pops given up that left no dead letter because there was no room for it.
+    dead_letters_dropped_for_room: Counter,
     /// Attempts after the first of a pop.
     pops_retried: Counter,
     /// Pops waiting for a place at their callback host.

@@ -39,6 +39,7 @@ pub fn publish(engine: &mut Engine) -> bool {
     meters.pops_given_up.set(counted.given_up);
     meters.timers_gone.set(counted.gone);
     meters.pops_missed.set(counted.missed);
+    publish_letters(meters, counted);
     meters.pops_retried.set(counted.retried);
     meters.pops_waiting.set(counted.waiting);
     meters.pops_in_flight.set(counted.in_flight);
@@ -233,4 +234,17 @@ fn publish_journal(counted: Option<&JournalCounters>, meters: &CoreMeters) {
     meters.journal_full.set(counted.is_full);
     meters.journal_stalled.set(counted.is_stalled);
     meters.journal_stalls.set(counted.stalls);
+}
+
+/// Publishes what became of pops that were given up.
+fn publish_letters(meters: &CoreMeters, counted: &Counters) {
+    meters.dead_letters.set(counted.letters);
+    meters.dead_letter_bytes.set(counted.letter_bytes);
+    meters.dead_letters_kept.set(counted.letters_kept);
+    meters.dead_letters_sent.set(counted.letters_sent);
+    meters.dead_letters_replayed.set(counted.letters_replayed);
+    meters.dead_letters_deleted.set(counted.letters_deleted);
+    meters.dead_letters_dropped_for_number.set(counted.letters_pushed_out);
+    meters.dead_letters_dropped_for_age.set(counted.letters_too_old);
+    meters.dead_letters_dropped_for_room.set(counted.letters_without_room);
 }

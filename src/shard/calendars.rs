@@ -32,7 +32,7 @@ impl Shard {
     /// When the pop after the present one is due at the earliest, counted from the present one.
     pub(super) fn calendar_pause_ms(&mut self, record: &Record) -> Option<u64> {
         let timing = timing_of(&self.records, record)?;
-        let next_ms = self.calendars.of(&timing)?.next_after(timing.due_ms)?;
+        let next_ms = self.calendars.of(&timing)?.next_of(&timing, timing.due_ms)?;
         Some(next_ms - timing.due_ms)
     }
 

@@ -83,6 +83,21 @@ fn a_failing_pop_is_given_up_when_the_next_is_due() {
     assert!(cron.done >= 5, "what is given up leaves a gap: {}", cron.done);
 }
 
+/// No pop comes at the moment after the end, so nothing is to be ready for it.
+#[test]
+fn the_last_pop_is_retried_beyond_the_end() {
+    let mut cluster = Cluster::new(1, true);
+    cluster.outcome = |_, _| CallbackOutcome::Rejected;
+    let end_ms = Some(cluster.wall_ms(0) + 15_000);
+    let id = follow(&mut cluster, CronTiming { end_ms, ..EACH_TEN_SECONDS }, 1);
+    pops(&mut cluster, 35_000);
+    assert_eq!(cluster.shard(0).counters().given_up, 0);
+    cluster.outcome = |_, _| CallbackOutcome::Delivered;
+    pops(&mut cluster, 60_000);
+    assert_eq!(cluster.shard(0).counters().delivered, 1);
+    assert_eq!(read(&mut cluster, id), None);
+}
+
 #[test]
 fn what_is_missed_is_made_up_for_within_the_window_and_left_out_beyond() {
     for (catch_up_ms, made_up) in [(25_000, 2..=3), (0, 0..=1), (600_000, 9..=11)] {

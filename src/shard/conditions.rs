@@ -252,6 +252,7 @@ impl Shard {
             tries: 1,
             refused: asked.refused,
             is_decided: true,
+            gives_way: false,
         }
     }
 

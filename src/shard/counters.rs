@@ -35,6 +35,24 @@ pub struct Counters {
     pub stale: u64,
     /// Pops given up.
     pub given_up: u64,
+    /// Dead letters held now.
+    pub letters: u64,
+    /// Bytes of the contents of the dead letters held now.
+    pub letter_bytes: u64,
+    /// Pops given up that became dead letters.
+    pub letters_kept: u64,
+    /// Pops given up that went to a URI for dead letters.
+    pub letters_sent: u64,
+    /// Dead letters that were tried again.
+    pub letters_replayed: u64,
+    /// Dead letters that clients deleted.
+    pub letters_deleted: u64,
+    /// Dead letters that left because there were too many, or too many bytes of them.
+    pub letters_pushed_out: u64,
+    /// Dead letters that left because of their age.
+    pub letters_too_old: u64,
+    /// Pops given up that left no dead letter for lack of room.
+    pub letters_without_room: u64,
     /// Timers ended because their server answered 410.
     pub gone: u64,
     /// Pops of timers that follow the calendar, left out because they were missed for too long.

@@ -13,6 +13,7 @@ use crate::journal::Position;
 use crate::timer::definition::Definition;
 use crate::timer::version::Version;
 use crate::wire::answer_head::RetryAfter;
+use crate::wire::dead_letter::LetterUse;
 use crate::wire::peer_message::{PeerMessage, PeerResult, TimerCopy};
 use crate::wire::resync_json::Reference;
 use crate::wire::timer_count::Numbers;
@@ -44,6 +45,8 @@ pub enum Request<'a> {
     Read(Target),
     /// A write that is made only if the timer is as its client expects.
     Conditional(Conditional<'a>),
+    /// Shows, tries again or deletes a dead letter.
+    Letter(Target, LetterUse),
     /// A PUT of the internal HTTP API: a copy from an original node, or, without replicas, from
     /// another site. Its start is in ms of this node's monotonic clock. The answer is `Done` once
     /// the copy is merged, whether it was news or not.
@@ -55,6 +58,21 @@ pub enum Request<'a> {
     Forget(&'a [Reference]),
     /// Asks for a part of a page of `GET /timers`: a question of `wire::timer_list`.
     List(&'a [u8]),
+}
+
+/// A dead letter that is about to be tried again or deleted.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Letter {
+    /// The timer that carries it.
+    pub id: TimerId,
+    /// The state that was found.
+    pub version: Version,
+    /// Replicas.
+    pub factor: u8,
+    /// The callback's authority.
+    pub authority: Box<str>,
+    /// The timer's content.
+    pub content: Box<[u8]>,
 }
 
 /// The `connection` of a requester whose parts of lists the core puts together. No client has it.
@@ -505,7 +523,7 @@ impl Answer {
             Answer::Internal(internal) => match &**internal {
                 Internal::Part(part) => part.timers.iter().map(|timer| timer.copy.len()).sum(),
                 Internal::Page { body, .. } => body.len(),
-                Internal::Accepted => 0,
+                Internal::Accepted | Internal::Letter(_) => 0,
                 Internal::ListPart(part) => part.as_ref().map_or(0, |part| part.len()),
                 Internal::List(page) => page.bytes,
                 // Some hundred names.
@@ -535,6 +553,8 @@ pub struct Identified {
 /// Answers to other nodes, and answers of many timers.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Internal {
+    /// A dead letter, which the shard itself uses.
+    Letter(Letter),
     /// What one shard adds to a page.
     Part(PagePart),
     /// A page of timers: 200, or 206 when there are more.
@@ -583,6 +603,12 @@ pub struct ListPage {
     pub at: WallMs,
     /// Bytes of the timers.
     pub bytes: usize,
+    /// What is done with dead letters, if the list is one of those.
+    pub letters: Option<LetterUse>,
+    /// Letters of the page with which it was done.
+    pub used: usize,
+    /// Letters of the page with which it could not be done now.
+    pub refused: usize,
 }
 
 /// One timer of a list.

@@ -5,6 +5,7 @@ use crate::base::ranked::Replicas;
 use crate::timer::version::Version;
 
 use super::Shard;
+use super::records::State;
 
 /// What is held of one timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub struct Held {
     pub sequence: u64,
     /// Whether the record is a timer, not a tombstone.
     pub is_live: bool,
+    /// Whether the record is a dead letter.
+    pub is_parked: bool,
     /// The nodes that are to hold the timer.
     pub replicas: Replicas,
     /// The mask: ranks that pop in their order.
@@ -36,6 +39,7 @@ impl Shard {
             version: record.version,
             sequence: record.sequence,
             is_live: record.is_live(),
+            is_parked: record.state == State::Parked,
             replicas: placement.replicas,
             actives: placement.actives,
         })

@@ -287,7 +287,7 @@ impl Shard {
             let record = *self.records.get(slot);
             let turn = tick + place as u64 * 1_000 / per_s;
             let delay_ms = self.records.pops_at(&record) - record.due();
-            self.records.transition(slot, Next::Armed(turn + delay_ms));
+            self.records.transition(slot, Next::waiting(&record, turn + delay_ms));
         }
         let caught_up_at = tick + overdue.len() as u64 * 1_000 / per_s;
         self.pops.none_given_up_before = caught_up_at + self.config.callbacks.give_up_ms;

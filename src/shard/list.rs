@@ -163,10 +163,11 @@ impl Shard {
             return false;
         }
         let is_first = self.records.is_first(&self.peers, record);
-        if filter.states != STATES_ALL && !is_first {
+        let Some(state) = listed_state(record.state) else { return false };
+        // Every holder of a dead letter knows that it is one.
+        if filter.states != STATES_ALL && !is_first && state != ListedState::Parked {
             return false;
         }
-        let Some(state) = listed_state(record.state) else { return false };
         let tick = now.mono.tick_floor();
         let mut copy = self.copy_of(record);
         let spread_ms = copy.body.map_or(0, |body| spread_ms(record.id, body.content));
@@ -193,6 +194,7 @@ fn listed_state(state: State) -> Option<ListedState> {
         State::InFlight => Some(ListedState::InFlight),
         State::BackingOff => Some(ListedState::BackingOff),
         State::HandedOver => Some(ListedState::HandedOver),
+        State::Parked => Some(ListedState::Parked),
         State::Tombstone => None,
     }
 }
@@ -228,7 +230,7 @@ fn is_listed(
     if filter.name_prefix.is_some() && !may_be_of_name(record.id) {
         return false;
     }
-    if filter.tag.is_none() && filter.name_prefix.is_none() {
+    if filter.tag.is_none() && filter.name_prefix.is_none() && filter.reason.is_none() {
         return true;
     }
     *looks = looks.saturating_sub(LOOKS_PER_CONTENT);
@@ -238,7 +240,10 @@ fn is_listed(
     };
     let is_named =
         |prefix: &str| content.attributes().name.is_some_and(|name| name.starts_with(prefix));
-    filter.tag.is_none_or(has_tag) && filter.name_prefix.is_none_or(is_named)
+    let is_for = |reason| content.attributes().letter.is_some_and(|letter| letter.reason == reason);
+    filter.tag.is_none_or(has_tag)
+        && filter.name_prefix.is_none_or(is_named)
+        && filter.reason.is_none_or(is_for)
 }
 
 /// Whether an authority is that of a host, which is named with or without a port.

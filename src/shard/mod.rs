@@ -40,6 +40,7 @@ mod flow;
 pub mod inspect;
 pub mod journal;
 mod keep;
+mod letters;
 mod list;
 mod merge;
 mod news;
@@ -81,6 +82,7 @@ use parts::questions::Questions;
 use parts::reads::Reads;
 use parts::reconcile::Reconcile;
 use parts::returned::Return;
+use parts::said::Said;
 use parts::turns::{HOLD_MS, Turns};
 use parts::writes::Writes;
 use records::Records;
@@ -105,6 +107,7 @@ pub struct Shard {
     clock: HybridClock,
     minting: Minting,
     turns: Turns,
+    said: Said,
     counters: Counters,
     /// When a copy was last refused for lack of room.
     full_at: Option<Tick>,
@@ -145,6 +148,7 @@ impl Shard {
             clock: HybridClock::new(config.instance, config.cluster.clock_skew_max_ms),
             minting: Minting::new(minter, now),
             turns: Turns::new(tick),
+            said: Said::default(),
             counters: Counters::default(),
             full_at: None,
             write_refusal: None,
@@ -209,6 +213,9 @@ impl Shard {
                 self.peers.all_were_told();
             }
         }
+        if self.has_too_many_letters() {
+            self.drop_old_letters(now, outbox);
+        }
         self.ask_on(now, outbox);
         self.reconcile(now, outbox);
         self.collect(now, outbox);
@@ -226,6 +233,8 @@ impl Shard {
         self.counters.walks = u64::from(self.reconcile.seen().is_some());
         self.counters.offers_waiting = self.reconcile.offers_waiting();
         self.counters.writes_waiting = self.writes.len() as u64;
+        self.counters.letters = self.records.letters().len() as u64;
+        self.counters.letter_bytes = self.records.letters().bytes();
         self.count_records();
     }
 
@@ -313,7 +322,8 @@ impl Shard {
         }
         let is_behind = self.pops.is_behind || !self.pops.released.is_empty();
         let is_tallying = !self.records.tallies().is_settled();
-        if is_behind || is_tallying || self.records.hosts().has_waiting_in_trouble() {
+        let has_work = self.records.hosts().has_waiting_in_trouble() || self.has_too_many_letters();
+        if is_behind || is_tallying || has_work {
             return Some(Tick(0));
         }
         let work = [self.reconcile.next_wake(), self.questions.next_wake(), self.lists.next_wake()];

@@ -25,7 +25,7 @@ const LOOK_AGAIN_MS_MAX: u64 = 30_000;
 
 impl Shard {
     /// What a live record has beyond the original's document. Cost: a look at its content.
-    fn attributes_of(&self, record: &Record) -> Attributes<'_> {
+    pub(super) fn attributes_of(&self, record: &Record) -> Attributes<'_> {
         match record.is_live() {
             true => Content::decode(self.records.content_of(record)).attributes(),
             false => Attributes::default(),
@@ -98,7 +98,8 @@ impl Shard {
     /// could not be ended so.
     pub(super) fn end_by_server(&mut self, now: Now, slot: Slot, outbox: &mut Outbox) -> bool {
         let record = *self.records.get(slot);
-        if self.policy_of(&record).is_none() {
+        let attributes = self.attributes_of(&record);
+        if attributes.retry.is_none() || attributes.letter.is_some() {
             return false;
         }
         let factor = self.records.placement_of(&record).factor;

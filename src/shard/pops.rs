@@ -11,6 +11,7 @@ use crate::base::limits::RANK_DELAY_MS;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::Replicas;
 use crate::base::time::{Now, Tick};
+use crate::wire::dead_letter::GivenUp;
 use crate::wire::peer_message::PeerMessage;
 
 use super::Shard;
@@ -42,6 +43,7 @@ impl Shard {
                     self.pop(now, slot, was_behind, outbox);
                 }
                 State::HandedOver => self.take_back(now, slot, outbox),
+                State::Parked => self.letter_is_over(now, slot, outbox),
                 State::Tombstone => self.end_tombstone(now, slot),
                 state => unreachable!("a slot in state {state:?} is not in the wheel"),
             }
@@ -101,8 +103,7 @@ impl Shard {
             // After a long turn even a new pop may be past this moment. A pop that may be tried is
             // not given up untried.
             if tick >= give_up_at && (record.attempts > 0 || !may_start) {
-                self.counters.given_up += 1;
-                return self.pop_over(now, slot, false, outbox);
+                return self.give_up(now, slot, GivenUp::Age, outbox);
             }
         }
         let is_stuck = !may_start
@@ -175,8 +176,7 @@ impl Shard {
             match outcome {
                 CallbackOutcome::Delivered => self.pop_over(now, ticket.slot, true, outbox),
                 CallbackOutcome::Denied => {
-                    self.counters.given_up += 1;
-                    self.pop_over(now, ticket.slot, false, outbox);
+                    self.give_up(now, ticket.slot, GivenUp::Denied, outbox);
                 }
                 CallbackOutcome::Stale if self.waits_for_others(tick, ticket.slot, outbox) => {}
                 CallbackOutcome::Stale if self.is_retry_too_old(tick, ticket.slot) => {
@@ -193,9 +193,9 @@ impl Shard {
                 CallbackOutcome::Gone if self.end_by_server(now, ticket.slot, outbox) => {}
                 CallbackOutcome::Later(after) => {
                     let pause_ms = Self::asked_pause_ms(now, after);
-                    self.pop_failed(now, ticket.slot, pause_ms, outbox);
+                    self.pop_failed(now, (ticket.slot, outcome), pause_ms, outbox);
                 }
-                _ => self.pop_failed(now, ticket.slot, 0, outbox),
+                _ => self.pop_failed(now, (ticket.slot, outcome), 0, outbox),
             }
         }
         self.start_waiting(now, ticket.host, outbox);
@@ -213,8 +213,7 @@ impl Shard {
             if self.is_next_ranks_turn(tick, &record) {
                 self.hand_over(tick, slot);
             } else if record.attempts > 0 && self.is_too_old(tick, &record) {
-                self.counters.given_up += 1;
-                self.pop_over(now, slot, false, outbox);
+                self.give_up(now, slot, GivenUp::Age, outbox);
             } else if !self.waits_for_others(tick, slot, outbox) {
                 self.attempt(now, slot, &record, host, outbox);
             }
@@ -424,16 +423,25 @@ impl Shard {
     }
 
     /// Handles that an attempt failed. `pause_ms` is how long the server wants to be left alone.
-    fn pop_failed(&mut self, now: Now, slot: Slot, pause_ms: u64, outbox: &mut Outbox) {
+    fn pop_failed(
+        &mut self,
+        now: Now,
+        (slot, outcome): (Slot, CallbackOutcome),
+        pause_ms: u64,
+        outbox: &mut Outbox,
+    ) {
         let tick = now.mono.tick_floor();
         if is_planted(Bug::ForgetFailure) {
             return self.pop_over(now, slot, true, outbox);
         }
         let record = self.records.fail(slot);
-        match self.policy_of(&record) {
+        let policy = self.policy_of(&record);
+        if policy.is_some() || self.config.callbacks.dead_letters.plain {
+            self.note_failure(&record, outcome);
+        }
+        match policy {
             Some(policy) if Self::is_exhausted(&policy, &record) => {
-                self.counters.given_up += 1;
-                self.pop_over(now, slot, false, outbox);
+                self.give_up(now, slot, GivenUp::Attempts, outbox);
             }
             Some(_) => self.back_off(tick, slot, &record, Some(pause_ms)),
             None if self.has_backup(&record) => self.hand_over(tick, slot),
@@ -473,8 +481,7 @@ impl Shard {
         let give_up_at = self.give_up_at(&record);
         // A pop that was left to others untried is tried first.
         if tick >= give_up_at && record.attempts > 0 {
-            self.counters.given_up += 1;
-            return self.pop_over(now, slot, false, outbox);
+            return self.give_up(now, slot, GivenUp::Age, outbox);
         }
         self.pop(now, slot, false, outbox);
     }

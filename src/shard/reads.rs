@@ -8,15 +8,20 @@ use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::slots::SlotKey;
 use crate::base::time::{Now, Tick};
+use crate::journal::Position;
 use crate::timer::definition::{Content, spread_ms};
 use crate::timer::version::{StateKey, Version};
 use crate::wire::callback_uri::uri_of;
+use crate::wire::dead_letter::LetterUse;
 use crate::wire::peer_message::{PeerMessage, PeerResult, Standing, TimerCopy, decode_message};
 
 use super::Shard;
-use super::effects::{Answer, Outbox, Purpose, Refusal, Requester, Target, TimerView};
+use super::effects::{
+    Answer, Internal, Letter, Outbox, Purpose, Refusal, Reply, Requester, Target, TimerView,
+};
 use super::parts::conditions::Seen;
 use super::parts::reads::{Latest, READS_MAX, Reader, Waiting};
+use super::records::State;
 
 /// A peer that does not answer for this much longer than it takes to be suspected is passed over:
 /// the core that owns the timer there may get no time, while other cores of its node tell that the
@@ -29,12 +34,16 @@ impl Shard {
         &mut self,
         now: Now,
         from: Requester,
-        target: Target,
+        (target, wanted): (Target, Option<LetterUse>),
         outbox: &mut Outbox,
     ) -> Option<Answer> {
         self.counters.reads += 1;
-        let latest = self.look(now, Reader::Client(from), target, outbox)?;
-        Some(self.answer_of(now, latest))
+        let reader = match wanted {
+            None => Reader::Client(from),
+            Some(wanted) => Reader::Letter(from, wanted),
+        };
+        let latest = self.look(now, reader, target, outbox)?;
+        self.conclude(now, (from, wanted), latest, outbox)
     }
 
     /// Finds the latest state of a timer; `None`: other nodes are asked, and the reader is told.
@@ -89,6 +98,27 @@ impl Shard {
         self.ask_next(now, waiting, outbox)
     }
 
+    /// Does what a client wants done with the dead letter that was found, or answers the read.
+    /// `None`: the answer comes when other nodes have the write.
+    fn conclude(
+        &mut self,
+        now: Now,
+        (from, wanted): (Requester, Option<LetterUse>),
+        latest: Latest<'_>,
+        outbox: &mut Outbox,
+    ) -> Option<Answer> {
+        let answer = self.answer_of(now, latest, wanted);
+        let Answer::Internal(internal) = &answer else { return Some(answer) };
+        let (Internal::Letter(letter), Some(wanted)) = (&**internal, wanted) else {
+            return Some(answer);
+        };
+        let done = self.use_letter(now, from, (letter, wanted), outbox);
+        done.unwrap_or_else(|refusal| {
+            self.counters.refused += 1;
+            Some(Answer::Refused(refusal))
+        })
+    }
+
     /// Whether what is held here answers reads. A node that has just started may not have been told
     /// yet what other nodes keep for it.
     pub(super) fn is_trusted(&self, tick: Tick, slot: Slot) -> bool {
@@ -108,14 +138,29 @@ impl Shard {
             && (held.is_live() || is_planted || !self.is_misplaced(held))
     }
 
-    fn answer_of(&self, now: Now, latest: Latest<'_>) -> Answer {
+    fn answer_of(&self, now: Now, latest: Latest<'_>, wanted: Option<LetterUse>) -> Answer {
         match latest {
-            Latest::Held(slot) if self.records.get(slot).is_live() => {
-                Answer::Found(Box::new(self.view_of(self.records.get(slot), now)))
-            }
-            Latest::Told(copy) => self.found(copy),
-            Latest::Held(_) | Latest::Ended(_) | Latest::Nothing => Answer::NotFound,
+            Latest::Held(slot) => self.answer_of_held(now, slot, wanted),
+            Latest::Told(copy) => self.found(copy, wanted),
+            Latest::Ended(_) | Latest::Nothing => Answer::NotFound,
             Latest::Unsure(refusal) => Answer::Refused(refusal),
+        }
+    }
+
+    fn answer_of_held(&self, now: Now, slot: Slot, wanted: Option<LetterUse>) -> Answer {
+        let held = self.records.get(slot);
+        // A timer whose last pop was given up is over.
+        if wanted.is_some() != (held.state == State::Parked) {
+            return Answer::NotFound;
+        }
+        if wanted.is_some_and(|wanted| wanted != LetterUse::Show) {
+            let of = (held.id, held.version, self.records.placement_of(held).factor);
+            let authority = self.records.authority_of(held);
+            return found_letter(Self::letter_of(of, authority, self.records.content_of(held)));
+        }
+        match held.is_live() {
+            true => Answer::Found(Box::new(self.view_of(held, now))),
+            false => Answer::NotFound,
         }
     }
 
@@ -201,12 +246,16 @@ impl Shard {
             }
         };
         let Some(latest) = latest else { return };
-        match from {
-            Reader::Client(from) => {
-                let answer = self.answer_of(now, latest);
-                outbox.reply(from, answer);
-            }
-            Reader::Condition(key) => self.condition_read(now, key, latest, outbox),
+        let (from, wanted) = match from {
+            Reader::Client(from) => (from, None),
+            Reader::Letter(from, wanted) => (from, Some(wanted)),
+            Reader::Condition(key) => return self.condition_read(now, key, latest, outbox),
+        };
+        if let Some(answer) = self.conclude(now, (from, wanted), latest, outbox) {
+            // What is read need not be on the disk. What is promised must be.
+            let is_promise = matches!(answer, Answer::Done { .. } | Answer::Identified(_));
+            let after = if is_promise { self.position() } else { Position::default() };
+            outbox.replies.push(Reply { to: from, answer, after });
         }
     }
 
@@ -257,9 +306,17 @@ impl Shard {
 
     /// The answer of a copy that another node sent for a read. The sender has turned the start into
     /// an age.
-    fn found(&self, copy: &TimerCopy<'_>) -> Answer {
+    fn found(&self, copy: &TimerCopy<'_>, wanted: Option<LetterUse>) -> Answer {
         let Some(body) = copy.body else { return Answer::NotFound };
         let content = Content::decode(body.content);
+        match wanted {
+            wanted if wanted.is_some() != content.is_parked() => return Answer::NotFound,
+            None | Some(LetterUse::Show) => {}
+            Some(LetterUse::Replay | LetterUse::Delete) => {
+                let of = (copy.standing.id, Version(copy.standing.version), copy.factor);
+                return found_letter(Self::letter_of(of, body.authority, body.content));
+            }
+        }
         Answer::Found(Box::new(TimerView {
             id: copy.standing.id,
             factor: copy.factor,
@@ -313,6 +370,10 @@ impl Shard {
         PeerMessage::Copy(copy).encode(&mut bytes);
         Ok(bytes)
     }
+}
+
+fn found_letter(letter: Option<Letter>) -> Answer {
+    letter.map_or(Answer::NotFound, |letter| Answer::Internal(Box::new(Internal::Letter(letter))))
 }
 
 #[cfg(test)]

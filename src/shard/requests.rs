@@ -35,15 +35,12 @@ impl Shard {
         request: Request<'_>,
         outbox: &mut Outbox,
     ) {
-        let is_clients = matches!(
+        let is_read = matches!(request, Request::Read(_) | Request::Letter(..));
+        let is_write = matches!(
             request,
-            Request::Create(_)
-                | Request::Update(..)
-                | Request::Delete(_)
-                | Request::Read(_)
-                | Request::Conditional(_)
+            Request::Create(_) | Request::Update(..) | Request::Delete(_) | Request::Conditional(_)
         );
-        let is_write = is_clients && !matches!(request, Request::Read(_));
+        let is_clients = is_read || is_write;
         if let Some(refusal) = self.write_refusal.filter(|_| is_write) {
             self.counters.refused += 1;
             return outbox.reply(from, Answer::Refused(refusal));
@@ -64,7 +61,10 @@ impl Shard {
             }
             Request::Delete(target) => self.delete(now, from, target, outbox),
             Request::Conditional(ask) => self.conditional(now, from, &ask, outbox),
-            Request::Read(target) => Ok(self.read(now, from, target, outbox)),
+            Request::Read(target) => Ok(self.read(now, from, (target, None), outbox)),
+            Request::Letter(target, wanted) => {
+                Ok(self.read(now, from, (target, Some(wanted)), outbox))
+            }
             Request::Merge(copy) => self.merge(now, &copy, outbox).map(Some),
             Request::Collect(ask) => self.ask_for_page(now, from, ask, outbox),
             Request::Forget(references) => Ok(Some(self.forget_references(now, references))),
@@ -104,13 +104,17 @@ impl Shard {
 
     /// Whether a member is an original node, which cannot hold such a timer.
     fn cannot_be_held(&self, definition: &Definition<'_>) -> bool {
-        has_attributes(definition.content)
-            && !self.peers.http().intersection(self.peers.view.connected_nodes()).is_empty()
+        has_attributes(definition.content) && self.has_originals()
+    }
+
+    /// Whether a member is an original node.
+    pub(super) fn has_originals(&self) -> bool {
+        !self.peers.http().intersection(self.peers.view.connected_nodes()).is_empty()
     }
 
     /// A new id that no record has. A client may have chosen any id, and may have put a timer back
     /// that a crash took with its id.
-    fn free_id(&mut self, now: Now) -> Option<TimerId> {
+    pub(super) fn free_id(&mut self, now: Now) -> Option<TimerId> {
         (0..MINTED_MAX).find_map(|_| {
             let id = self.minting.mint(now)?;
             self.find(id).is_none().then_some(id)
@@ -199,6 +203,7 @@ impl Shard {
             tries: 1,
             refused: PeerSet::EMPTY,
             is_decided: false,
+            gives_way: false,
         };
         let answer = self.write(now, &new, plan, outbox)?;
         match held.filter(Record::is_live) {
@@ -221,7 +226,12 @@ impl Shard {
     ) -> Result<Option<Answer>, Refusal> {
         let held = slot.map(|slot| *self.records.get(slot));
         let before = self.version_before(now, id, held.as_ref());
-        let version = self.clock.assign(now.wall, before);
+        // What the shard ends itself must not end what a client has written meanwhile, of which
+        // this node may not have heard.
+        let version = match (from, &held) {
+            (None, Some(held)) => self.clock.just_above(held.version),
+            _ => self.clock.assign(now.wall, before),
+        };
         let new = NewWrite {
             from,
             asked_at: now.mono.tick_floor(),
@@ -235,6 +245,7 @@ impl Shard {
             tries: 1,
             refused: PeerSet::EMPTY,
             is_decided: false,
+            gives_way: from.is_none(),
         };
         if held.is_none() && plan.placement.own.is_some() && self.records.room(0).is_err() {
             // Other nodes stand in for this node.
@@ -269,7 +280,7 @@ impl Shard {
 
     /// The plan of a timer that no node holds yet: live nodes. Nodes without room are named only
     /// where the others do not suffice.
-    fn plan_create(&self, id: TimerId, factor: u8) -> Plan {
+    pub(super) fn plan_create(&self, id: TimerId, factor: u8) -> Plan {
         let (view, members) = (&self.peers.view, self.peers.not_dead());
         let roomy = members.minus(self.peers.full(self.turns.at));
         let suffice = roomy == members

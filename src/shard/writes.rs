@@ -53,7 +53,10 @@ impl Shard {
                     Some(held) => self.records.room_for_change(held, content.len())?,
                     None => self.records.room(content.len())?,
                 }
-                let authority = self.records.admit_authority(authority)?;
+                let authority = match new.from {
+                    Some(_) => self.records.admit_authority(authority)?,
+                    None => self.records.enter_authority(authority),
+                };
                 let outline = new.outline(plan.placement);
                 let (records, peers) = (&mut self.records, &self.peers);
                 let slot = records.hold(peers, tick, (&outline, new.slot), authority, content);
@@ -118,6 +121,7 @@ impl Shard {
             refused: new.refused,
             reason: Refusal::NoRoom,
             is_create: plan.is_create,
+            gives_way: new.gives_way,
             tries: new.tries,
             is_decided: new.is_decided,
             is_identified: new.is_identified(),
@@ -153,6 +157,9 @@ impl Shard {
             PeerResult::Superseded { .. } if write.is_decided => {
                 write.waiting = write.waiting.without(peer);
                 write.held = write.held.with(peer);
+            }
+            PeerResult::Superseded { .. } if write.gives_way => {
+                return self.drop_write(key, Refusal::Contended, outbox);
             }
             PeerResult::Superseded { version, factor } if !Version(version).is_impossible() => {
                 let again = (Some(Version(version)), factor);
@@ -396,13 +403,26 @@ impl Shard {
         outbox.replies.push(Reply { to, answer, after });
     }
 
-    /// Refuses a write when this node has left its cluster. The nodes that were to hold the timer
-    /// are no peers any more, and this node is not to hold it.
-    fn leave_unwritten(&mut self, key: SlotKey, outbox: &mut Outbox) {
+    /// Why a write is not made again:
+    ///
+    /// - This node has left its cluster. The nodes that were to hold the timer are no peers any
+    ///   more, and this node is not to hold it.
+    /// - It gives way, and this node has heard of a newer state meanwhile.
+    fn is_unwanted(&self, key: SlotKey) -> Option<Refusal> {
+        if self.peers.view.has_left() {
+            return Some(Refusal::NoReplica);
+        }
+        let write = self.writes.waiting.get(key).filter(|write| write.gives_way)?;
+        let held = self.records.get(self.find(write.outline.id)?).version;
+        (held > write.outline.key.version).then_some(Refusal::Contended)
+    }
+
+    /// Ends a write that is not made again.
+    fn drop_write(&mut self, key: SlotKey, reason: Refusal, outbox: &mut Outbox) {
         let Some(write) = self.writes.end(key) else { return };
         self.counters.refused += u64::from(write.from.is_some());
         if let Some(to) = write.from {
-            outbox.reply(to, Answer::Refused(Refusal::NoReplica));
+            outbox.reply(to, Answer::Refused(reason));
         }
     }
 
@@ -419,8 +439,8 @@ impl Shard {
         (seen, factor): (Option<Version>, u8),
         outbox: &mut Outbox,
     ) {
-        if self.peers.view.has_left() {
-            return self.leave_unwritten(key, outbox);
+        if let Some(reason) = self.is_unwanted(key) {
+            return self.drop_write(key, reason, outbox);
         }
         let Some(mut write) = self.writes.waiting.remove(key) else { return };
         let body = write.body.take();
@@ -449,13 +469,13 @@ impl Shard {
             tries: write.tries + u8::from(write.refused.is_empty() || seen.is_some()),
             refused: write.refused,
             is_decided: write.is_decided,
+            gives_way: write.gives_way,
         };
         let target = Target { id, factor: Some(factor), filter: None };
         let mut plan = self.plan_known_without(target, factor, held.as_ref(), write.refused);
         plan.is_create = write.is_create;
-        let replicas = self.peers.view.peers_of(&plan.placement.replicas);
-        let told = replicas.union(write.refused).with(self.peers.own());
-        plan.extras = plan.extras.union(write.asked).minus(told);
+        let told = self.peers.view.peers_of(&plan.placement.replicas).union(write.refused);
+        plan.extras = plan.extras.union(write.asked).minus(told.with(self.peers.own()));
         self.tell_of_refusing(&write, &plan, outbox);
         // It popped to its end here, or it was decided, and written over since.
         let is_over = new.body.is_some() && made_here.is_some_and(|held| !held.is_live())

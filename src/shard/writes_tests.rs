@@ -64,6 +64,7 @@ fn waiting(outline: Outline) -> Waiting {
         held: PeerSet::EMPTY,
         refused: PeerSet::EMPTY,
         reason: Refusal::NoRoom,
+        gives_way: false,
         is_create: false,
         tries: 1,
         is_decided: false,

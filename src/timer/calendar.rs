@@ -62,7 +62,12 @@ impl Calendar {
     pub fn follow(&self, timing: &CronTiming<'_>, wall_ms: u64) -> Option<u64> {
         // What is missed for long is left out.
         let since_ms = timing.due_ms.max(wall_ms.saturating_sub(timing.catch_up_ms + 1));
-        let next_ms = self.next_after(since_ms)?;
+        self.next_of(timing, since_ms)
+    }
+
+    /// The first moment after `wall_ms` at which a timer pops. `None`: it does not.
+    pub fn next_of(&self, timing: &CronTiming<'_>, wall_ms: u64) -> Option<u64> {
+        let next_ms = self.next_after(wall_ms)?;
         timing.end_ms.is_none_or(|end_ms| next_ms <= end_ms).then_some(next_ms)
     }
 

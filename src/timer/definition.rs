@@ -13,7 +13,7 @@
 use crate::base::ids::{TimerId, mix};
 use crate::base::limits::{TAG_BYTES_MAX, URI_TOLD_BYTES_MAX};
 use crate::base::quota::{IS_OWNER, is_token_name};
-use crate::wire::attributes::{ATTRIBUTES_BYTES_MAX, Attributes, HAS_ATTRIBUTES};
+use crate::wire::attributes::{ATTRIBUTES_BYTES_MAX, Attributes, HAS_ATTRIBUTES, is_parked};
 use crate::wire::timer_json::{Tag, Tags};
 
 const HEADER_BYTES: usize = 4;
@@ -195,6 +195,13 @@ impl<'a> Content<'a> {
             return Attributes::default();
         }
         Attributes::read(self.attributes).expect("attributes are checked when they come")
+    }
+
+    /// Whether the timer is a dead letter that is parked. Cost where there are no attributes: a
+    /// comparison.
+    #[inline]
+    pub fn is_parked(&self) -> bool {
+        !self.attributes.is_empty() && is_parked(self.attributes)
     }
 
     /// The attributes as they are encoded; empty if there are none.

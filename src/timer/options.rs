@@ -13,6 +13,7 @@ use crate::wire::attributes::{
     MULTIPLIER_MILLI_MAX, POLICY_MS_MAX, RetryPolicy, TIMEOUT_MS_MAX, ZONE_BYTES_MAX, check_header,
     is_header_value,
 };
+use crate::wire::callback_uri::parse_callback_uri;
 use crate::wire::lasting::lasting_ms;
 use crate::wire::timer_options::{Lasting, RetryDocument, TimerOptions};
 
@@ -53,11 +54,19 @@ pub(super) fn admit_options(
         headers: &headers,
         at_ms,
         window_ms: lasting_of(options.window, "timing.window", (0, INTERVAL_MS_MAX))?,
-        retry: options.retry.as_ref().map(policy).transpose()?,
+        retry: options
+            .retry
+            .as_ref()
+            .map(policy)
+            .transpose()?
+            .or(options.dead_letter.map(|_| RetryPolicy::default())),
         timeout_ms: lasting_of(options.timeout, "callback.timeout", (1, TIMEOUT_MS_MAX))?,
         cron,
         name: identity.name,
         once: identity.once,
+        letter: None,
+        replay: None,
+        dead_letter_uri: options.dead_letter.and_then(|it| it.uri).map(letter_uri).transpose()?,
     };
     let mut encoded = Vec::new();
     attributes.write(&mut encoded);
@@ -187,6 +196,12 @@ fn bytes_of(text: &str, bytes_max: u32) -> Result<Vec<u8>, Rejection> {
         true => Err(Rejection::OpaqueTooLong { max: bytes_max, got: decoded.len() }),
         false => Ok(decoded),
     }
+}
+
+fn letter_uri(uri: &str) -> Result<&str, Rejection> {
+    let parsed = parse_callback_uri(uri).map(|_| uri);
+    parsed
+        .map_err(|error| Rejection::Option(format!("callback.dead-letter.uri: {}", error.0).into()))
 }
 
 fn method(name: &str) -> Result<CallbackMethod, Rejection> {

@@ -128,6 +128,14 @@ impl HybridClock {
         Version(next << NodeInstance::BITS | u64::from(self.instance.get()))
     }
 
+    /// The least version of this node above `held`, for a state that follows from the one of `held`
+    /// and from no client's write: such writes made since lie above it, if they were not made
+    /// within the same millisecond.
+    pub fn just_above(&self, held: Version) -> Version {
+        let next = of_no_start((held.0 >> NodeInstance::BITS) + 1);
+        Version(next << NodeInstance::BITS | u64::from(self.instance.get()))
+    }
+
     /// Milliseconds and counter of the latest version that this clock learns at `wall`.
     fn bound(&self, wall: WallMs) -> u64 {
         let latest_ms = wall.0.saturating_add(self.skew_max_ms).min(Version::WALL_MAX.0);

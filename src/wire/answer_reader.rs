@@ -1,8 +1,9 @@
 //! Reads the answer of a callback server as it arrives. The status decides. The body is thrown
-//! away, up to a limit.
+//! away, up to a limit; of a failure the first bytes can be kept.
 
 use crate::wire::answer_head::{RetryAfter, parse_answer_head};
 use crate::wire::chunked::ChunkedDecoder;
+use crate::wire::dead_letter::LETTER_ANSWER_BYTES_MAX;
 use crate::wire::request_head::{Framing, HeadProgress};
 
 /// Most bytes of an answer's head.
@@ -58,6 +59,8 @@ pub struct AnswerReader {
     interim: u8,
     /// Whether any byte of an answer has arrived.
     pub has_begun: bool,
+    /// The first bytes of the body of a failure; `None`: they are not wanted.
+    kept: Option<Vec<u8>>,
 }
 
 impl Default for AnswerReader {
@@ -70,11 +73,25 @@ impl Default for AnswerReader {
             keep_alive: false,
             interim: 0,
             has_begun: false,
+            kept: None,
         }
     }
 }
 
 impl AnswerReader {
+    /// A reader that keeps the first bytes of the body, if the answer tells of a failure.
+    pub fn keeping() -> Self {
+        Self { kept: Some(Vec::new()), ..Self::default() }
+    }
+
+    /// The status and the first bytes of the body of a failure, if these were wanted. `None`: there
+    /// is no such answer.
+    pub fn failure(&self) -> Option<(u16, &[u8])> {
+        let kept = self.kept.as_ref()?;
+        let verdict = self.verdict.filter(|verdict| !(200..300).contains(&verdict.status))?;
+        Some((verdict.status, kept))
+    }
+
     /// Takes the bytes that arrived. After [`Progress::Complete`] or [`Progress::Garbage`] the
     /// reader must not be fed again. Cost: one pass over the bytes; a head in several pieces is
     /// copied.
@@ -138,22 +155,31 @@ impl AnswerReader {
         // Only a complete head leads to a later stage, so the verdict is known.
         let Some(verdict) = self.verdict else { return Progress::Partial };
         let closing = Progress::Complete { verdict, reusable: false };
+        let kept = &mut self.kept;
         match &mut self.stage {
             AnswerPart::Head => Progress::Partial,
-            AnswerPart::Body { left } if *left > BODY_BYTES_MAX => closing,
+            AnswerPart::Body { left } if *left > BODY_BYTES_MAX => {
+                keep(kept, input);
+                closing
+            }
             AnswerPart::Body { left } => match (input.len() as u64).cmp(left) {
                 std::cmp::Ordering::Less => {
+                    keep(kept, input);
                     *left -= input.len() as u64;
                     Progress::Partial
                 }
                 std::cmp::Ordering::Equal => {
+                    keep(kept, input);
                     Progress::Complete { verdict, reusable: self.keep_alive }
                 }
                 // The server sent more than one answer to one request: later bytes cannot be
                 // trusted.
-                std::cmp::Ordering::Greater => closing,
+                std::cmp::Ordering::Greater => {
+                    keep(kept, input.get(..*left as usize).unwrap_or(input));
+                    closing
+                }
             },
-            AnswerPart::Chunked(decoder) => match decoder.decode(input, |_| ()) {
+            AnswerPart::Chunked(decoder) => match decoder.decode(input, |run| keep(kept, run)) {
                 Ok((_, false)) => Progress::Partial,
                 Ok((used, true)) => {
                     let reusable = self.keep_alive && used == input.len();
@@ -162,10 +188,20 @@ impl AnswerReader {
                 Err(_) => closing,
             },
             AnswerPart::UntilClose { left } => {
+                keep(kept, input);
                 *left = left.saturating_sub(input.len() as u64);
                 if *left == 0 { closing } else { Progress::Partial }
             }
         }
+    }
+}
+
+/// Keeps more bytes of a body, up to the limit.
+#[inline]
+fn keep(kept: &mut Option<Vec<u8>>, body: &[u8]) {
+    if let Some(kept) = kept {
+        let room = LETTER_ANSWER_BYTES_MAX.saturating_sub(kept.len());
+        kept.extend(body.iter().take(room));
     }
 }
 
@@ -237,6 +273,41 @@ mod tests {
         assert_eq!(answer(BODY_BYTES_MAX - 1), OK);
         assert_eq!(answer(BODY_BYTES_MAX), OK);
         assert_eq!(answer(BODY_BYTES_MAX + 1), OK_CLOSING);
+    }
+
+    #[test]
+    fn the_first_bytes_of_a_failure_are_kept_however_it_is_framed_and_cut() {
+        let long = "x".repeat(1_000);
+        for (head, body) in [
+            ("Content-Length: 1000\r\n\r\n", long.clone()),
+            ("Content-Length: 100000\r\n\r\n", long.clone()),
+            ("Content-Length: 2\r\n\r\n", "nope".to_owned()),
+            ("Transfer-Encoding: chunked\r\n\r\n", format!("3e8\r\n{long}\r\n0\r\n\r\n")),
+            ("\r\n", long.clone()),
+        ] {
+            for piece in [1, 7, 5_000] {
+                let answer = format!("HTTP/1.1 500 X\r\n{head}{body}");
+                let mut reader = AnswerReader::keeping();
+                for bytes in answer.as_bytes().chunks(piece) {
+                    if reader.feed(bytes) != Progress::Partial {
+                        break;
+                    }
+                }
+                let (status, kept) = reader.failure().expect("a failure");
+                let is_short = head.contains(" 2\r");
+                assert_eq!(status, 500);
+                // An answer that is too long ends with its head, whatever of it has arrived.
+                let is_cut = head.contains("100000") && piece < 5_000;
+                let expected = if is_short { 2 } else { LETTER_ANSWER_BYTES_MAX };
+                assert!(kept.len() == expected || is_cut, "{head} {piece} {}", kept.len());
+            }
+        }
+        let mut reader = AnswerReader::keeping();
+        reader.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        assert_eq!(reader.failure(), None);
+        let mut reader = AnswerReader::default();
+        reader.feed(b"HTTP/1.1 500 X\r\nContent-Length: 2\r\n\r\nno");
+        assert_eq!(reader.failure(), None, "nobody asked for it");
     }
 
     #[test]

@@ -10,8 +10,10 @@
 //! LEB128 (`wire::leb128`). A node of an earlier version does not know the attributes of a later
 //! one and refuses the timer, so that none is kept without what its client asked for.
 
-use crate::base::limits::INTERVAL_MS_MAX;
+use crate::base::limits::{INTERVAL_MS_MAX, URI_BYTES_MAX};
+use crate::wire::callback_uri::parse_told_uri;
 use crate::wire::chunked::is_token_byte;
+use crate::wire::dead_letter::{DeadLetter, Replay};
 use crate::wire::leb128::{read_leb128, write_leb128};
 use crate::wire::timer_name::is_name_length;
 
@@ -46,12 +48,13 @@ const TIMEOUT: u8 = 8;
 const CRON: u8 = 9;
 const NAME: u8 = 10;
 const ONCE: u8 = 11;
-/// The last kind.
-const LAST: u8 = ONCE;
+const DEAD_LETTER: u8 = 12;
+const REPLAY: u8 = 13;
+const DEAD_LETTER_URI: u8 = 17;
 
 /// Headers that a callback has of its own, or that mean something between two ends of a connection
 /// only (RFC 9110 section 7.6.1, RFC 2616 section 13.5.1, RFC 7540 section 3.2.1). In lower case.
-const OWN_HEADERS: [&str; 17] = [
+const OWN_HEADERS: [&str; 23] = [
     "connection",
     "content-length",
     "content-type",
@@ -68,6 +71,12 @@ const OWN_HEADERS: [&str; 17] = [
     "transfer-encoding",
     "upgrade",
     "via",
+    "x-dead-letter-attempts",
+    "x-dead-letter-failure",
+    "x-dead-letter-reason",
+    "x-dead-letter-status",
+    "x-dead-letter-uri",
+    "x-replay",
     "x-sequence-number",
 ];
 /// All headers that begin so are of signatures.
@@ -264,6 +273,13 @@ pub struct Attributes<'a> {
     pub name: Option<&'a str>,
     /// A key made the timer's id. This is the digest of the body that came with the key.
     pub once: Option<u64>,
+    /// The timer is a pop that was given up: it is parked, or on its way to its URI.
+    pub letter: Option<DeadLetter<'a>>,
+    /// The timer is a pop that was given up and is tried again.
+    pub replay: Option<Replay>,
+    /// Where a pop that is given up goes, instead of being kept. While it is on its way there, the
+    /// URI of the callback.
+    pub dead_letter_uri: Option<&'a str>,
 }
 
 /// Why bytes are no attributes.
@@ -314,6 +330,15 @@ impl<'a> Attributes<'a> {
         if let Some(digest) = self.once {
             put(ONCE, &|value| write_leb128(digest, value));
         }
+        if let Some(letter) = &self.letter {
+            put(DEAD_LETTER, &|value| letter.write(value));
+        }
+        if let Some(replay) = &self.replay {
+            put(REPLAY, &|value| replay.write(value));
+        }
+        if let Some(uri) = self.dead_letter_uri {
+            put(DEAD_LETTER_URI, &|value| value.extend_from_slice(uri.as_bytes()));
+        }
     }
 
     /// Reads attributes, and checks all that is known of them. Cost: one pass over the bytes.
@@ -359,7 +384,10 @@ impl<'a> Attributes<'a> {
             CRON => self.cron = Some(CronTiming::read(value).ok_or(WRONG)?),
             NAME => self.name = Some(name(value).ok_or(WRONG)?),
             ONCE => self.once = Some(number(value).filter(is_digest).ok_or(WRONG)?),
-            1..=LAST => return Err(WRONG),
+            DEAD_LETTER => self.letter = Some(DeadLetter::read(value).ok_or(WRONG)?),
+            REPLAY => self.replay = Some(Replay::read(value).ok_or(WRONG)?),
+            DEAD_LETTER_URI => self.dead_letter_uri = Some(uri(value).ok_or(WRONG)?),
+            BINARY => return Err(WRONG),
             _ => return Err(AttributesError("an attribute that this version does not know")),
         }
         Ok(())
@@ -369,6 +397,30 @@ impl<'a> Attributes<'a> {
     pub fn headers(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.headers.split_terminator("\r\n").filter_map(|line| line.split_once(": "))
     }
+}
+
+/// Whether encoded attributes are those of a dead letter that is parked. Cost: a look at the head
+/// of each attribute.
+pub fn is_parked(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    while let Some((&kind, tail)) = rest.split_first() {
+        rest = tail;
+        let length = read_leb128(&mut rest).and_then(|length| usize::try_from(length).ok());
+        let Some((value, tail)) = length.and_then(|length| rest.split_at_checked(length)) else {
+            return false;
+        };
+        if kind >= DEAD_LETTER {
+            let letter = DeadLetter::read(value).filter(|_| kind == DEAD_LETTER);
+            return letter.is_some_and(|letter| !letter.is_on_its_way);
+        }
+        rest = tail;
+    }
+    false
+}
+
+fn uri(value: &[u8]) -> Option<&str> {
+    let uri = std::str::from_utf8(value).ok().filter(|uri| uri.len() <= URI_BYTES_MAX);
+    uri.filter(|uri| parse_told_uri(uri).is_ok())
 }
 
 fn number(mut value: &[u8]) -> Option<u64> {
@@ -457,6 +509,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::wire::dead_letter::{Failure, GivenUp};
     use crate::wire::timer_name::NAME_BYTES_MAX;
 
     fn all() -> Attributes<'static> {
@@ -479,7 +532,35 @@ mod tests {
             }),
             name: Some("a \u{20ac}"),
             once: Some(7),
+            letter: Some(LETTER),
+            replay: Some(Replay { count: 2, sequence: 7 }),
+            dead_letter_uri: Some("https://letters.example/dead?a=b"),
         }
+    }
+
+    const LETTER: DeadLetter<'static> = DeadLetter {
+        is_on_its_way: false,
+        uri_failed: false,
+        reason: GivenUp::Attempts,
+        failure: Failure::Status,
+        attempts: 8,
+        status: Some(500),
+        given_up_ms: 1,
+        until_ms: 2,
+        sequence: 7,
+        answer: b"no",
+    };
+
+    #[test]
+    fn what_is_parked_is_known_without_reading_everything() {
+        assert!(is_parked(&written(&all())));
+        let others = [
+            Attributes { letter: None, ..all() },
+            Attributes { letter: Some(DeadLetter { is_on_its_way: true, ..LETTER }), ..all() },
+            Attributes { letter: None, replay: None, dead_letter_uri: None, ..all() },
+        ];
+        assert!(others.iter().all(|attributes| !is_parked(&written(attributes))));
+        assert!(!is_parked(&[]) && !is_parked(&[12]) && !is_parked(&[12, 200]));
     }
 
     fn written(attributes: &Attributes<'_>) -> Vec<u8> {

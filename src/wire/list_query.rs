@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use crate::base::ids::mix;
 use crate::base::limits::{INTERVAL_MS_MAX, TAG_BYTES_MAX};
 use crate::base::time::WallMs;
+use crate::wire::dead_letter::{GivenUp, LetterUse};
 use crate::wire::lasting::lasting_ms;
 use crate::wire::timer_list::{Filter, LIST_LIMIT_MAX, ListedState, Place, STATES_ALL};
 use crate::wire::timer_name::NAME_BYTES_MAX;
@@ -28,6 +29,8 @@ const CURSOR_FORMAT: u32 = 1;
 
 /// Every parameter, as errors name them.
 const PARAMETERS: &str = "tag, host, name-prefix, due-after, due-before, state, limit or cursor";
+/// Every parameter of a list of dead letters.
+const LETTER_PARAMETERS: &str = "tag, host, reason, limit or cursor";
 
 /// A filter that owns its texts.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,6 +41,7 @@ pub struct OwnedFilter {
     name_prefix: Option<Box<str>>,
     due_after: Option<WallMs>,
     due_before: Option<WallMs>,
+    reason: Option<GivenUp>,
 }
 
 impl OwnedFilter {
@@ -50,6 +54,7 @@ impl OwnedFilter {
             name_prefix: filter.name_prefix.map(Into::into),
             due_after: filter.due_after,
             due_before: filter.due_before,
+            reason: filter.reason,
         }
     }
 
@@ -62,6 +67,7 @@ impl OwnedFilter {
             name_prefix: self.name_prefix.as_deref(),
             due_after: self.due_after,
             due_before: self.due_before,
+            reason: self.reason,
         }
     }
 }
@@ -75,6 +81,8 @@ pub struct ListQuery {
     pub limit: u16,
     /// Where the page begins; `None`: it is the first page of a list.
     pub cursor: Option<Cursor>,
+    /// What is done with dead letters, if the list is one of those; `None`: it is one of timers.
+    pub letters: Option<LetterUse>,
     /// Stands in the cursor of the next page.
     query_digest: u32,
 }
@@ -133,12 +141,30 @@ pub fn read_count_query(query: &str) -> Result<bool, ListQueryError> {
 impl ListQuery {
     /// Reads a query. `now` is when a list begins of which this is the first page.
     pub fn read(query: &str, now: WallMs) -> Result<Self, ListQueryError> {
-        let mut raw = Parameters::default();
+        Self::read_for(query, None, now)
+    }
+
+    /// Reads the query of a list of dead letters, with which something is done.
+    pub fn read_letters(
+        query: &str,
+        wanted: LetterUse,
+        now: WallMs,
+    ) -> Result<Self, ListQueryError> {
+        Self::read_for(query, Some(wanted), now)
+    }
+
+    fn read_for(
+        query: &str,
+        letters: Option<LetterUse>,
+        now: WallMs,
+    ) -> Result<Self, ListQueryError> {
+        let mut raw = Parameters { letters, ..Parameters::default() };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let place = raw.place_of(name).ok_or_else(|| {
                 let shown: String = name.chars().take(60).collect();
-                ListQueryError(format!("query: expected {PARAMETERS}, got {shown}"))
+                let known = if letters.is_some() { LETTER_PARAMETERS } else { PARAMETERS };
+                ListQueryError(format!("query: expected {known}, got {shown}"))
             })?;
             if place.is_some() {
                 return Err(ListQueryError(format!("{name}: expected once, got it twice")));
@@ -168,6 +194,8 @@ impl ListQuery {
 /// The parameters of a query, unescaped.
 #[derive(Default)]
 struct Parameters<'q> {
+    letters: Option<LetterUse>,
+    reason: Option<Cow<'q, str>>,
     tag: Option<Cow<'q, str>>,
     host: Option<Cow<'q, str>>,
     name_prefix: Option<Cow<'q, str>>,
@@ -183,10 +211,11 @@ impl<'q> Parameters<'q> {
         Some(match name {
             "tag" => &mut self.tag,
             "host" => &mut self.host,
-            "name-prefix" => &mut self.name_prefix,
-            "due-after" => &mut self.due_after,
-            "due-before" => &mut self.due_before,
-            "state" => &mut self.state,
+            "name-prefix" if self.letters.is_none() => &mut self.name_prefix,
+            "due-after" if self.letters.is_none() => &mut self.due_after,
+            "due-before" if self.letters.is_none() => &mut self.due_before,
+            "state" if self.letters.is_none() => &mut self.state,
+            "reason" if self.letters.is_some() => &mut self.reason,
             "limit" => &mut self.limit,
             "cursor" => &mut self.cursor,
             _ => return None,
@@ -221,7 +250,11 @@ impl<'q> Parameters<'q> {
         };
         Ok(ListQuery {
             filter: OwnedFilter {
-                states: self.state.as_deref().map_or(Ok(STATES_ALL), read_state)?,
+                states: match self.letters {
+                    Some(_) => ListedState::Parked.bit(),
+                    None => self.state.as_deref().map_or(Ok(STATES_ALL), read_state)?,
+                },
+                reason: self.reason.as_deref().map(read_reason).transpose()?,
                 tag: bounded("tag", &self.tag, TAG_BYTES_MAX)?,
                 host: bounded("host", &self.host, HOST_BYTES_MAX)?,
                 name_prefix: bounded("name-prefix", &self.name_prefix, NAME_BYTES_MAX)?,
@@ -230,6 +263,7 @@ impl<'q> Parameters<'q> {
             },
             limit: self.limit.as_deref().map_or(Ok(LIST_LIMIT_DEFAULT), read_limit)?,
             cursor,
+            letters: self.letters,
             query_digest,
         })
     }
@@ -247,9 +281,13 @@ impl<'q> Parameters<'q> {
         };
         let texts = [&self.tag, &self.host, &self.due_after, &self.due_before, &self.state];
         let digest = texts.into_iter().fold(u64::from(CURSOR_FORMAT), of_text);
-        // Without a prefix the digest is that of versions that know none.
-        let is_named = self.name_prefix.is_some();
-        (if is_named { of_text(digest, &self.name_prefix) } else { digest }) as u32
+        match self.letters {
+            // Without a prefix the digest is that of versions that know none.
+            None if self.name_prefix.is_none() => digest as u32,
+            None => of_text(digest, &self.name_prefix) as u32,
+            // What is done with the letters is no part of the list.
+            Some(_) => of_text(mix(digest ^ 2), &self.reason) as u32,
+        }
     }
 }
 
@@ -273,7 +311,7 @@ fn read_cursor(text: &str, query_digest: u32) -> Result<Cursor, ListQueryError> 
     if of_query != query_digest {
         return Err(ListQueryError(
             "cursor: expected one of this query, got one of another query; keep tag, host, \
-             name-prefix, due-after, due-before and state as they were"
+             name-prefix, due-after, due-before, state and reason as they were"
                 .to_owned(),
         ));
     }
@@ -302,8 +340,12 @@ fn read_limit(text: &str) -> Result<u16, ListQueryError> {
     limit.ok_or_else(|| expected("limit", &format!("1 to {LIST_LIMIT_MAX}"), text))
 }
 
+fn read_reason(text: &str) -> Result<GivenUp, ListQueryError> {
+    GivenUp::named(text).ok_or_else(|| expected("reason", "attempts, age or denied", text))
+}
+
 fn read_state(text: &str) -> Result<u8, ListQueryError> {
-    let what = "armed, ready, in-flight, backing-off or handed-over";
+    let what = "armed, ready, in-flight, backing-off, handed-over or dead-letter";
     let state = ListedState::named(text).ok_or_else(|| expected("state", what, text))?;
     Ok(state.bit())
 }

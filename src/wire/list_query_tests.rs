@@ -60,7 +60,10 @@ fn bad_parameters_are_named() {
         ("tag=%", "tag: expected percent escapes of UTF-8 text, got %"),
         ("tag=%f", "tag: expected percent escapes of UTF-8 text, got %f"),
         ("tag=%ff", "tag: expected percent escapes of UTF-8 text, got %ff"),
-        ("state=asleep", "state: expected armed, ready, in-flight, backing-off or handed-over"),
+        (
+            "state=asleep",
+            "state: expected armed, ready, in-flight, backing-off, handed-over or dead-letter",
+        ),
         ("state=Armed", "state: expected armed"),
         ("due-before=soon", "due-before: expected seconds from now (0 to 3162240000), a duration"),
         ("due-before=-1", "due-before: expected seconds"),
@@ -178,4 +181,12 @@ proptest! {
             pairs.iter().map(|(name, value)| format!("{}={value}", NAMES[*name])).collect();
         let _ = read(&pairs.join("&"));
     }
+}
+
+#[test]
+fn reasons_of_dead_letters_are_named() {
+    let read = |query| ListQuery::read_letters(query, LetterUse::Show, WallMs(0));
+    assert!(read("reason=age").is_ok());
+    let refused = read("reason=late").expect_err("no reason");
+    assert_eq!(refused.to_string(), "reason: expected attempts, age or denied, got late");
 }

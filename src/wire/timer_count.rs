@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use crate::base::limits::SHARDS_MAX;
 use crate::wire::leb128::write_leb128;
 use crate::wire::peer_message::{PeerMessageError, byte, bytes, chunk, number};
-use crate::wire::timer_list::{COUNT_KIND, ListedState};
+use crate::wire::timer_list::{COUNT_KIND, STATES_ALL};
 
 /// Most hosts that an answer names, those with most timers.
 pub const HOSTS_NAMED_MAX: usize = 100;
@@ -26,7 +26,7 @@ pub const SPANS: [(&str, u64); 6] = [
     ("within-day", 86_400_000),
     ("later", u64::MAX),
 ];
-const STATES: usize = ListedState::ALL.len();
+const STATES: usize = STATES_ALL.count_ones() as usize;
 const IS_DONE: u8 = 1;
 const IS_STARVED: u8 = 2;
 const HAS_SPANS: u8 = 1;
@@ -64,7 +64,7 @@ impl CountAsk {
 /// The numbers of one shard, or of many.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Numbers {
-    /// Timers by state, in the order of [`ListedState::ALL`].
+    /// Timers by state, in the order of `ListedState::ALL`, without dead letters.
     pub states: [u64; STATES],
     /// Timers by when they are due, in the order of [`SPANS`].
     pub spans: [u64; SPANS.len()],

@@ -6,8 +6,9 @@
 //!
 //! ```text
 //! ask   kind u8 = 1, walk u64, from u64, limit v, filter
-//! filter  states u8, which u8 (1: tag, 2: host, 4: due after, 8: due before, 16: name prefix), then
-//!       tag, host, name prefix: length v and text each; due after, due before: wall ms v each
+//! filter  states u8, which u8 (1: tag, 2: host, 4: due after, 8: due before, 16: name prefix, 32:
+//!       reason), then tag, host, name prefix: length v and text each; due after, due before: wall ms
+//!       v each; reason u8
 //! part  flags u8 (1: done, 2: starved), shards u16, departures u32, until u64, then each timer:
 //!       state u8 (+ 128: of the first rank), due v (ms from now; zigzag), copy
 //! ```
@@ -17,6 +18,7 @@
 use crate::base::ids::{TimerId, mix};
 use crate::base::limits::{TAG_BYTES_MAX, URI_TOLD_BYTES_MAX};
 use crate::base::time::WallMs;
+use crate::wire::dead_letter::GivenUp;
 use crate::wire::leb128::{read_leb128, write_leb128};
 use crate::wire::peer_message::{
     PeerMessage, PeerMessageError, TimerCopy, byte, bytes, chunk, decode_message, number,
@@ -80,12 +82,20 @@ pub enum ListedState {
     BackingOff = 3,
     /// Its pop is left to another rank.
     HandedOver = 4,
+    /// It is a dead letter: its pop was given up.
+    Parked = 5,
 }
 
 impl ListedState {
     /// All states, by their numbers.
-    pub const ALL: [ListedState; 5] =
-        [Self::Armed, Self::Ready, Self::InFlight, Self::BackingOff, Self::HandedOver];
+    pub const ALL: [ListedState; 6] = [
+        Self::Armed,
+        Self::Ready,
+        Self::InFlight,
+        Self::BackingOff,
+        Self::HandedOver,
+        Self::Parked,
+    ];
 
     /// The word of queries and answers.
     pub const fn name(self) -> &'static str {
@@ -95,6 +105,7 @@ impl ListedState {
             Self::InFlight => "in-flight",
             Self::BackingOff => "backing-off",
             Self::HandedOver => "handed-over",
+            Self::Parked => "dead-letter",
         }
     }
 
@@ -109,8 +120,10 @@ impl ListedState {
     }
 }
 
-/// Every state, as bits.
+/// Every state of a timer that is to pop, as bits.
 pub const STATES_ALL: u8 = 0b1_1111;
+/// Every state, that of dead letters among them, as bits.
+const STATES_KNOWN: u8 = STATES_ALL | ListedState::Parked.bit();
 
 /// Which timers a list has. All of its conditions must hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,6 +140,8 @@ pub struct Filter<'a> {
     pub due_after: Option<WallMs>,
     /// The next pop is due before this moment.
     pub due_before: Option<WallMs>,
+    /// Why a dead letter was given up.
+    pub reason: Option<GivenUp>,
 }
 
 impl Filter<'_> {
@@ -138,6 +153,7 @@ impl Filter<'_> {
         name_prefix: None,
         due_after: None,
         due_before: None,
+        reason: None,
     };
 
     /// Appends the filter.
@@ -146,7 +162,8 @@ impl Filter<'_> {
             | u8::from(self.host.is_some()) << 1
             | u8::from(self.due_after.is_some()) << 2
             | u8::from(self.due_before.is_some()) << 3
-            | u8::from(self.name_prefix.is_some()) << 4;
+            | u8::from(self.name_prefix.is_some()) << 4
+            | u8::from(self.reason.is_some()) << 5;
         out.extend_from_slice(&[self.states, which]);
         for text in [self.tag, self.host, self.name_prefix].into_iter().flatten() {
             write_leb128(text.len() as u64, out);
@@ -155,6 +172,7 @@ impl Filter<'_> {
         for at in [self.due_after, self.due_before].into_iter().flatten() {
             write_leb128(at.0, out);
         }
+        out.extend(self.reason.map(|reason| reason as u8));
     }
 }
 
@@ -211,7 +229,7 @@ fn text<'a>(input: &mut &'a [u8], bytes_max: usize) -> Result<&'a str, PeerMessa
 
 fn filter<'a>(input: &mut &'a [u8]) -> Result<Filter<'a>, PeerMessageError> {
     let (states, which) = (byte(input)?, byte(input)?);
-    if states == 0 || states & !STATES_ALL != 0 || which > 0b1_1111 {
+    if states == 0 || states & !STATES_KNOWN != 0 || which > 0b11_1111 {
         return Err(PeerMessageError("a list of unknown states or by unknown members"));
     }
     let mut word = |bit: u8, bytes_max: usize| match which & bit {
@@ -225,7 +243,14 @@ fn filter<'a>(input: &mut &'a [u8]) -> Result<Filter<'a>, PeerMessageError> {
         _ => number(input, u64::MAX, PeerMessageError("a time out of range")).map(Some),
     };
     let (due_after, due_before) = (at(4)?.map(WallMs), at(8)?.map(WallMs));
-    Ok(Filter { states, tag, host, name_prefix, due_after, due_before })
+    let reason = match which & 32 {
+        0 => None,
+        _ => match GivenUp::ALL.get(usize::from(byte(input)?)) {
+            Some(reason) => Some(*reason),
+            None => return Err(PeerMessageError("a list of dead letters of an unknown reason")),
+        },
+    };
+    Ok(Filter { states, tag, host, name_prefix, due_after, due_before, reason })
 }
 
 /// What a part says beside its timers.

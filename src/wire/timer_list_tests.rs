@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::base::ids::NodeHash;
 use crate::base::ranked::Sites;
+use crate::wire::dead_letter::GivenUp;
 use crate::wire::peer_message::{CopyBody, Standing};
 
 #[test]
@@ -17,7 +18,8 @@ fn every_id_has_its_own_place() {
 fn ask<'a>(tag: Option<&'a str>, host: Option<&'a str>, due: [Option<u64>; 2]) -> ListAsk<'a> {
     let [due_after, due_before] = due.map(|at| at.map(WallMs));
     let name_prefix = host.map(|_| "order ");
-    let filter = Filter { states: 0b101, tag, host, name_prefix, due_after, due_before };
+    let reason = Some(GivenUp::Denied);
+    let filter = Filter { states: 0b101, tag, host, name_prefix, due_after, due_before, reason };
     ListAsk { walk: 3, from: Place(9), limit: 1_000, filter }
 }
 
@@ -52,7 +54,7 @@ fn questions_beyond_their_limits_are_refused() {
         ListAsk { limit: 0, ..good },
         ListAsk { limit: 1_001, ..good },
         ListAsk { filter: Filter { states: 0, ..good.filter }, ..good },
-        ListAsk { filter: Filter { states: 0x20, ..good.filter }, ..good },
+        ListAsk { filter: Filter { states: 0x40, ..good.filter }, ..good },
         ListAsk { filter: Filter { tag: Some(&long), ..good.filter }, ..good },
     ] {
         assert!(ListAsk::decode(&encoded(&bad)).is_err(), "{bad:?}");

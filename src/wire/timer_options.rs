@@ -33,6 +33,13 @@ pub struct RetryDocument<'a> {
     pub jitter: Option<f64>,
 }
 
+/// `callback.dead-letter`.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct DeadLetterDocument<'a> {
+    /// Where pops that are given up go; `None`: the service keeps them.
+    pub uri: Option<&'a str>,
+}
+
 /// The members beyond the original's document. Strings are unescaped and borrow the body.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TimerOptions<'a> {
@@ -64,6 +71,8 @@ pub struct TimerOptions<'a> {
     pub retry: Option<RetryDocument<'a>>,
     /// `callback.timeout`.
     pub timeout: Option<Lasting<'a>>,
+    /// `callback.dead-letter`.
+    pub dead_letter: Option<DeadLetterDocument<'a>>,
 }
 
 impl TimerOptions<'_> {
@@ -81,6 +90,7 @@ const CATCH_UP: &str = "timing.catch-up-window";
 const END_AT: &str = "timing.end-at";
 const RETRY: &str = "callback.retry";
 const TIMEOUT: &str = "callback.timeout";
+const DEAD_LETTER: &str = "callback.dead-letter";
 const METHOD: &str = "callback.http.method";
 const HEADERS: &str = "callback.http.headers";
 const CONTENT_TYPE: &str = "callback.http.content-type";
@@ -119,6 +129,9 @@ impl<'a> TimerOptions<'a> {
         match key {
             "retry" => set_once(&mut self.retry, read_retry(cursor)?, RETRY)?,
             "timeout" => set_once(&mut self.timeout, cursor.lasting(TIMEOUT)?, TIMEOUT)?,
+            "dead-letter" => {
+                set_once(&mut self.dead_letter, read_dead_letter(cursor)?, DEAD_LETTER)?;
+            }
             _ => return Ok(false),
         }
         Ok(true)
@@ -154,6 +167,20 @@ fn read_headers<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<Vec<(&'a str, &'a str
         ));
     }
     (0..count).map(|_| Ok((cursor.key(), cursor.string(HEADERS)?))).collect()
+}
+
+fn read_dead_letter<'a>(
+    cursor: &mut Cursor<'_, 'a>,
+) -> Result<DeadLetterDocument<'a>, DocumentError> {
+    const URI: &str = "callback.dead-letter.uri";
+    let mut read = DeadLetterDocument::default();
+    for _ in 0..cursor.object(DEAD_LETTER)? {
+        match cursor.key() {
+            "uri" => set_once(&mut read.uri, cursor.string(URI)?, URI)?,
+            _ => cursor.skip(),
+        }
+    }
+    Ok(read)
 }
 
 fn read_retry<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<RetryDocument<'a>, DocumentError> {

@@ -53,6 +53,14 @@ pub enum TimerPath {
     References,
     /// `/timers/count`.
     Count,
+    /// `/dead-letters` or `/dead-letters/`.
+    DeadLetters,
+    /// `/dead-letters/replay`.
+    Replays,
+    /// `/dead-letters/<id>`.
+    DeadLetter(PublicId),
+    /// `/dead-letters/<id>/replay`.
+    Replay(PublicId),
     /// `/ping`.
     Ping,
     /// `/timestamps`.
@@ -126,6 +134,29 @@ fn parse_plain_path(path: &[u8]) -> TimerPath {
         Some([b'/', id @ ..]) => parse_id(id).map_or_else(|| named(id), TimerPath::Timer),
         None if path == b"/ping" => TimerPath::Ping,
         None if path == b"/timestamps" => TimerPath::Timestamps,
+        None => path.strip_prefix(b"/dead-letters").map_or(TimerPath::Unknown, letter_path),
+        _ => TimerPath::Unknown,
+    }
+}
+
+#[cold]
+fn letter_path(rest: &[u8]) -> TimerPath {
+    match rest {
+        b"" | b"/" => TimerPath::DeadLetters,
+        b"/replay" => TimerPath::Replays,
+        [b'/', id @ ..] => {
+            let (id, path): (_, fn(PublicId) -> TimerPath) = match id.strip_suffix(b"/replay") {
+                Some(id) => (id, TimerPath::Replay),
+                None => (id, TimerPath::DeadLetter),
+            };
+            // Nothing behind an id is ignored: what is cut off from a long path with escapes may be
+            // `/replay`.
+            let is_bare = || {
+                id.len() <= HEX_DIGITS + 3 && id.last().is_some_and(|byte| byte.is_ascii_digit())
+            };
+            let public = parse_id(id).filter(|public| public.filter.is_some() || is_bare());
+            public.map_or(TimerPath::Unknown, path)
+        }
         _ => TimerPath::Unknown,
     }
 }
@@ -243,6 +274,20 @@ mod tests {
             "/timers/.",
             "/\u{e9}",
         ] {
+            assert_eq!(parse_path(other), TimerPath::Unknown, "{other}");
+        }
+    }
+
+    #[test]
+    fn paths_of_dead_letters() {
+        assert_eq!(parse_path("/dead-letters"), TimerPath::DeadLetters);
+        assert_eq!(parse_path("/dead-letters/"), TimerPath::DeadLetters);
+        assert_eq!(parse_path("/dead-letters/replay"), TimerPath::Replays);
+        let TimerPath::Timer(id) = timer(Some(2), Some(15)) else { return };
+        let path = format!("/dead-letters/{ID}-2-000000000000000f");
+        assert_eq!(parse_path(&path), TimerPath::DeadLetter(id));
+        assert_eq!(parse_path(&format!("{path}/replay")), TimerPath::Replay(id));
+        for other in ["/dead-letters/x", "/dead-letters/x/replay", "/dead-lettersx", "/dead"] {
             assert_eq!(parse_path(other), TimerPath::Unknown, "{other}");
         }
     }

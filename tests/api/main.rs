@@ -8,6 +8,8 @@ mod calendar;
 mod bulk;
 mod callbacks;
 mod contract;
+mod dead_letters;
+mod dead_letters_beside;
 mod deadlines;
 mod destinations;
 mod flow;

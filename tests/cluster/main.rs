@@ -24,6 +24,7 @@ mod wires;
 mod abc;
 mod bulk;
 mod cables;
+mod dead_letters;
 mod deaths;
 mod destinations;
 mod hostile;
@@ -60,6 +61,7 @@ const STORIES: &[&[Story]] = &[
     destinations::STORIES,
     secrets::STORIES,
     lists::STORIES,
+    dead_letters::STORIES,
     signatures::STORIES,
     token_limits::STORIES,
     sites::STORIES,

@@ -2,6 +2,7 @@
 
 use chronos::base::ids::TimerId;
 use chronos::base::time::WallMs;
+use chronos::wire::dead_letter::GivenUp;
 use chronos::wire::list_query::{Cursor, ListQuery};
 use chronos::wire::peer_message::{PeerMessage, decode_message};
 use chronos::wire::timer_count::{CountAsk, CountPart, Numbers};
@@ -59,6 +60,7 @@ fn asks() -> Vec<Vec<u8>> {
         name_prefix: Some("order 17"),
         due_after: Some(WallMs(0)),
         due_before: Some(WallMs(u64::MAX)),
+        reason: Some(GivenUp::Denied),
     };
     let some = ListAsk { walk: u64::MAX, from: Place(u64::MAX), limit: 1_000, filter };
     let encoded = |ask: ListAsk<'_>| {

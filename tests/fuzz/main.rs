@@ -347,6 +347,8 @@ fn timer_id() {
             b"/timers",
             b"/timers/references",
             b"/timers/by-name/a%2Fb",
+            b"/dead-letters/0004d9f548100000-2-00000000000000ff/replay",
+            b"/dead-letters/replay",
             b"/ping",
         ],
         &[

@@ -23,6 +23,7 @@ use chronos::store::wheel::Geometry;
 use chronos::timer::definition::{Definition, encode_with_attributes};
 use chronos::timer::version::Version;
 use chronos::wire::attributes::Attributes;
+use chronos::wire::dead_letter::{GivenUp, LetterUse};
 use chronos::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, SEQUENCE_MAX, START_MS_MAX, Standing,
     TimerCopy, decode_message, decode_result,
@@ -214,12 +215,13 @@ impl World {
         let mut at = || WallMs(self.number(u64::MAX));
         let (due_after, due_before) = (at(), at());
         let filter = Filter {
-            states: *self.random.of(&[1, 2, 4, 0x1f]),
+            states: *self.random.of(&[1, 2, 4, 0x1f, 0x20]),
             tag,
             host,
             name_prefix: Some("a").filter(|_| due_after.0 % 3 == 0),
             due_after: Some(due_after).filter(|at| at.0 % 2 == 0),
             due_before: Some(due_before).filter(|at| at.0 % 2 == 0),
+            reason: Some(GivenUp::Age).filter(|_| due_before.0 % 3 == 0),
         };
         let from = Place(self.number(u64::MAX));
         let walk = self.random.below(40) as u64;
@@ -332,6 +334,8 @@ impl World {
                 let definition = Some(definition);
                 Request::Conditional(Conditional { target, condition, definition })
             }
+            (8, _) => Request::Letter(target, LetterUse::Replay),
+            (9, _) => Request::Letter(target, LetterUse::Delete),
             _ => Request::Read(target),
         };
         let from = Requester { shard: ShardIndex(0), connection: 0, generation: 0, request: 0 };

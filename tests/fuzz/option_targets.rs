@@ -8,9 +8,10 @@ use chronos::timer::definition::{Content, Definition, OwnedDefinition};
 use chronos::wire::answer_head::{RetryAfter, parse_answer_head};
 use chronos::wire::attributes::{
     ATTEMPTS_MAX, Attributes, CallbackMethod, HEADER_BYTES_MAX, HEADERS_MAX, POLICY_MS_MAX,
-    RetryPolicy, TIMEOUT_MS_MAX, check_header,
+    RetryPolicy, TIMEOUT_MS_MAX, check_header, is_parked,
 };
-use chronos::wire::callback_uri::{AuthorityMemory, uri_of};
+use chronos::wire::callback_uri::{AuthorityMemory, parse_told_uri, uri_of};
+use chronos::wire::dead_letter::LETTER_ANSWER_BYTES_MAX;
 use chronos::wire::timer_json::{JsonScratch, parse_timer};
 use serde_json::{Map, Value, json};
 
@@ -128,6 +129,9 @@ fn shown(timer: &Definition<'_>, content: &Content<'_>, attributes: &Attributes<
     if let Some(ms) = attributes.timeout_ms {
         callback["timeout"] = seconds(ms);
     }
+    if let Some(uri) = attributes.dead_letter_uri {
+        callback["dead-letter"] = json!({ "uri": uri });
+    }
     let mut timing = match attributes.at_ms {
         Some(ms) => {
             let at = jiff::Timestamp::from_millisecond(ms as i64).expect("a time");
@@ -174,6 +178,8 @@ pub fn attributes(data: &[u8]) -> bool {
     attributes.write(&mut encoded);
     let again = Attributes::read(&encoded).expect("what is written is read");
     assert_eq!(again, attributes);
+    let is_kept = attributes.letter.is_some_and(|letter| !letter.is_on_its_way);
+    assert_eq!(is_parked(data), is_kept, "a look tells the same as reading everything");
     true
 }
 
@@ -182,6 +188,10 @@ fn check_told(attributes: &Attributes<'_>) {
     assert!(attributes.headers.len() <= HEADER_BYTES_MAX);
     assert!(attributes.headers().count() <= HEADERS_MAX);
     assert!(attributes.headers().all(|(name, value)| check_header(name, value).is_ok()));
+    let letter = attributes.letter;
+    assert!(letter.is_none_or(|letter| letter.answer.len() <= LETTER_ANSWER_BYTES_MAX));
+    assert!(letter.and_then(|letter| letter.status).is_none_or(|it| (100..1_000).contains(&it)));
+    assert!(attributes.dead_letter_uri.is_none_or(|uri| parse_told_uri(uri).is_ok()));
     assert!(attributes.retry.is_none_or(|policy| policy.pause_ms(ATTEMPTS_MAX) <= policy.max_ms));
 }
 

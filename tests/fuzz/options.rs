@@ -1,6 +1,7 @@
 //! Inputs of the targets in `option_targets.rs`.
 
 use chronos::wire::attributes::{Attributes, CallbackMethod, CronTiming, RetryPolicy};
+use chronos::wire::dead_letter::{DeadLetter, Failure, GivenUp, Replay};
 
 use super::{fuzz, option_targets};
 
@@ -18,6 +19,8 @@ fn timer_options() {
             br#"{"callback":{"timeout":0.001,"retry":{},"http":{"uri":"http://a","opaque":"",
                 "headers":{"Authorization":"Bearer abc","X-A":"","x-!#$":"a\tb"}}},
                 "timing":{"interval":0,"window":3600}}"#,
+            br#"{"timing":{"interval":1},"callback":{"dead-letter":{"uri":"https://b:9/dead?c"},
+                "http":{"uri":"http://a","opaque":""}}}"#,
             br#"{"timing":{"at":"1969-07-20T20:17:40Z"},"callback":{"http":{"uri":"http://a/",
                 "opaque":"\u0000","headers":{}}},"reliability":{"replication-factor":3}}"#,
         ],
@@ -28,6 +31,7 @@ fn timer_options() {
             b"\"repeat-for\":",
             b"\"retry\":{",
             b"\"timeout\":",
+            b"\"dead-letter\":{",
             b"\"method\":\"GET\",",
             b"\"content-type\":",
             b"\"headers\":{",
@@ -87,6 +91,20 @@ fn attributes() {
         window_ms: Some(300_000),
         retry: Some(RetryPolicy::default()),
         timeout_ms: Some(15_000),
+        letter: Some(DeadLetter {
+            is_on_its_way: false,
+            uri_failed: true,
+            reason: GivenUp::Attempts,
+            failure: Failure::Status,
+            attempts: 8,
+            status: Some(503),
+            given_up_ms: 1_800_000_000_000,
+            until_ms: 1_800_600_000_000,
+            sequence: 3,
+            answer: b"no such user",
+        }),
+        replay: Some(Replay { count: 2, sequence: 3 }),
+        dead_letter_uri: Some("https://letters.example/dead?a"),
     };
     let few = Attributes { window_ms: Some(1), ..Attributes::default() };
     let written = |attributes: &Attributes<'_>| {
@@ -106,6 +124,9 @@ fn attributes() {
             b"\x06\x01\x00",
             b"\x08\x01\x01",
             b"\x09\x00",
+            b"\x0c\x08\x00\x00\x01\x02\x00\x01\x02\x01",
+            b"\x0d\x02\x01\x07",
+            b"\x11\x08http://a",
             b"\r\n",
             b": ",
             b"Host: a\r\n",

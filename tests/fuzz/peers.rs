@@ -5,6 +5,7 @@ use chronos::base::ranked::{Replicas, Sites};
 use chronos::base::time::{MonoNs, Now, WallMs};
 use chronos::timer::definition::{encode_content, encode_with_attributes, with_owner};
 use chronos::wire::attributes::{Attributes, RetryPolicy};
+use chronos::wire::leb128::write_leb128;
 use chronos::wire::peer_frame::{FrameKind, begin_frame, end_frame};
 use chronos::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy,
@@ -298,9 +299,11 @@ fn link_received() {
 
 #[test]
 fn inbound_received() {
-    // Their lengths have one byte.
-    let short = messages().into_iter().filter(|m| m.len() < 0x80).take(3);
-    let body: Vec<u8> = short.flat_map(|m| [&[m.len() as u8], &m[..]].concat()).collect();
+    let mut body = Vec::new();
+    for message in &messages()[..3] {
+        write_leb128(message.len() as u64, &mut body);
+        body.extend_from_slice(message);
+    }
     let inputs = [
         frame(FrameKind::Messages, 3, 0, &body),
         [

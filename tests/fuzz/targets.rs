@@ -435,7 +435,7 @@ fn check_document(document: &TimerDocument<'_>) {
 pub fn timer_id(data: &[u8]) -> bool {
     let text = String::from_utf8_lossy(data);
     let accepted = match parse_path(&text) {
-        TimerPath::Timer(public) => {
+        TimerPath::Timer(public) | TimerPath::DeadLetter(public) | TimerPath::Replay(public) => {
             if let PublicId { id, factor: Some(factor), filter: Some(filter) } = public {
                 assert_comes_back(id, factor, filter);
             }
@@ -454,6 +454,8 @@ pub fn timer_id(data: &[u8]) -> bool {
         TimerPath::Collection
         | TimerPath::Bulk
         | TimerPath::References
+        | TimerPath::DeadLetters
+        | TimerPath::Replays
         | TimerPath::Count
         | TimerPath::Ping
         | TimerPath::Timestamps => true,

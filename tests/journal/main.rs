@@ -19,6 +19,7 @@ mod backups;
 mod clocks;
 mod damage;
 mod destinations;
+mod dead_letters;
 mod disks;
 mod growth;
 mod kills;
@@ -40,6 +41,7 @@ const STORIES: &[&[Story]] = &[
     restarts::STORIES,
     options::STORIES,
     destinations::STORIES,
+    dead_letters::STORIES,
     backups::STORIES,
 ];
 

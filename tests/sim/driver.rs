@@ -345,6 +345,7 @@ impl CoreDriver {
         if until.is_some_and(|until| until.begins().0 <= world.now_ns) {
             return Ok(Phase::Begin);
         }
+        self.letters_are_bounded(world)?;
         let places = world.options.callbacks.connections_per_host_max;
         world.model.sleeps(own, tick, until, places)?;
         if !world.options.has_stalls {
@@ -358,6 +359,19 @@ impl CoreDriver {
             self.next_step(world, Tick(until).begins().0.saturating_add(late_ns));
         }
         Ok(Phase::Asleep)
+    }
+
+    /// Checks R5: a core sleeps with no more dead letters than may be.
+    fn letters_are_bounded(&self, world: &World) -> Checked {
+        let limits = &world.options.callbacks.dead_letters;
+        let held = self.core.shard().counters();
+        if held.letters > limits.per_core_max.into()
+            || held.letter_bytes > limits.bytes_per_core_max
+        {
+            let what = format!("{} letters of {} bytes", held.letters, held.letter_bytes);
+            return broken("R5 letters", what);
+        }
+        Ok(())
     }
 
     /// Checks R1, T6 and T10 by cheap comparisons, at the end of every turn.
@@ -377,7 +391,9 @@ impl CoreDriver {
             return Ok(());
         }
         let tombstones = world.model.tombstones_min(own, tick);
-        if counters.tombstones < tombstones {
+        // Dead letters are not tombstones yet, or were for a shorter time.
+        let letters = counters.letters + counters.letters_pushed_out + counters.letters_too_old;
+        if counters.tombstones + letters < tombstones {
             let what = format!("{} tombstones, at least {tombstones} due", counters.tombstones);
             return broken("T6 tombstone", what);
         }

@@ -3,6 +3,8 @@
 
 use chronos::base::time::{Now, Tick};
 use chronos::shard::effects::{Answer, Attempt, CallbackOutcome, TimerView};
+use chronos::wire::attributes::Attributes;
+use chronos::wire::dead_letter::DeadLetter;
 
 use super::clients::Wish;
 use super::extras::{keeps_policy, pause_ms};
@@ -188,6 +190,7 @@ impl Model {
                     (write.not_before, write.again_by) = (tick + least_ms, tick + most_ms);
                     if write.failed >= policy.max_attempts.into() {
                         tally.given_up_min += u64::from(is_certain);
+                        tally.letters_min += u64::from(is_certain);
                         tally.given_up_max += 1;
                         has_ended = write.pop_over();
                     }
@@ -302,6 +305,7 @@ impl Model {
                 let held = timer.writes.iter().find(|write| Some(write.name) == name);
                 let was = timer.gone.iter().any(|(gone, at)| Some(*gone) == name && *at > asked);
                 match held {
+                    Some(write) if is_letter(write, view) => Ok(()),
                     Some(write) => same_view(write, view),
                     None if was => Ok(()),
                     None => broken("T7", format!("timer {id:x}: a read shows {:?}", view.uri)),
@@ -401,6 +405,16 @@ fn same_start(begun: &Begun<'_>, write: &Write, wish: &Wish, story: &str) -> Che
         );
     }
     Ok(())
+}
+
+/// Whether a read shows a dead letter that the timer may have left, with what the timer had.
+fn is_letter(write: &Write, view: &TimerView) -> bool {
+    let Some(wish) = write.wish.filter(|wish| wish.extras.policy.is_some()) else { return false };
+    let attributes = Attributes::read(&view.attributes).expect("a shard encodes them");
+    let is_last = |letter: &DeadLetter<'_>| letter.sequence == write.pops();
+    attributes.letter.as_ref().is_some_and(is_last)
+        && attributes.retry == wish.extras.policy
+        && *view.opaque == opaque(write.name, wish.opaque_bytes)
 }
 
 fn same_view(write: &Write, view: &TimerView) -> Checked {

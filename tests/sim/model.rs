@@ -166,6 +166,8 @@ pub struct Timer {
     /// The highest version seen while the shard held something of the timer, and the write that it
     /// belonged to.
     pub version: Option<(u64, usize)>,
+    /// Whether a write had a policy.
+    pub had_policy: bool,
 }
 
 impl Timer {
@@ -228,6 +230,10 @@ pub struct Tally {
     pub given_up_max: u64,
     pub outdated_min: u64,
     pub outdated_max: u64,
+    /// Pops of timers with a policy that certainly were given up.
+    pub letters_min: u64,
+    /// Writes of ids that had a timer with a policy: each may have taken the place of a dead letter.
+    pub letters_replaced_max: u64,
     pub gone_min: u64,
     pub gone_max: u64,
 }
@@ -319,7 +325,10 @@ impl Model {
                 self.buried[usize::from(owner)].insert(id, until);
             }
         }
-        self.timers.get_mut(&id).expect("entered above").writes.push(write);
+        let timer = self.timers.get_mut(&id).expect("entered above");
+        self.tally.letters_replaced_max += u64::from(timer.had_policy);
+        timer.had_policy |= write.policy().is_some();
+        timer.writes.push(write);
     }
 
     /// Notes that a write took effect.

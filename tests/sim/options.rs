@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use chronos::base::ids::{NodeInstance, ShardCount, ShardIndex};
-use chronos::base::limits::{CallbackLimits, ClusterLimits};
+use chronos::base::limits::{CallbackLimits, ClusterLimits, DeadLetterLimits};
 use chronos::base::time::Now;
 use chronos::cluster::view::View;
 use chronos::shard::{Shard, ShardConfig, Stock};
 use chronos::store::wheel::Geometry;
 use kit::simulator::random::{Purpose, Stream};
+
+/// The key of what is drawn for dead letters.
+const DEAD_LETTERS: u64 = u64::MAX;
 
 /// The options of a run.
 #[derive(Clone, Debug)]
@@ -51,6 +54,18 @@ pub struct Options {
 
 impl Options {
     pub fn draw(seed: u64) -> Self {
+        let mut options = Self::draw_usual(seed);
+        let draw = &mut Stream::keyed(seed, Purpose::Rarities, DEAD_LETTERS);
+        options.callbacks.dead_letters = DeadLetterLimits {
+            per_core_max: draw.pick(&[0, 1, 3, 1_000, 1_000]),
+            bytes_per_core_max: draw.pick(&[500, 1 << 20, 1 << 20]),
+            keep_ms: draw.pick(&[1_000, 3_000, 20_000]),
+            plain: false,
+        };
+        options
+    }
+
+    fn draw_usual(seed: u64) -> Self {
         let draw = &mut Stream::new(seed, Purpose::Options);
         let is_faulty = draw.chance(75);
         let faults = if is_faulty { draw.range(1, 24) as usize } else { 0 };

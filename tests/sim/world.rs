@@ -349,6 +349,10 @@ impl World {
             sum.given_up += held.given_up;
             sum.outdated += held.outdated;
             sum.gone += held.gone;
+            sum.letters_kept += held.letters_kept;
+            sum.letters_without_room += held.letters_without_room;
+            sum.letters_pushed_out += held.letters_pushed_out;
+            sum.letters_too_old += held.letters_too_old;
         }
         sum.refused += self.cores.iter_mut().flatten().map(CoreDriver::mesh_refused).sum::<u64>();
         let withheld: u64 = self.cores.iter().flatten().map(CoreDriver::withheld).sum();
@@ -383,6 +387,27 @@ impl World {
         let gone = tally.gone_min..=tally.gone_max;
         if !gone.contains(&sum.gone) {
             return broken("T9", format!("ended by servers: {} of {gone:?}", sum.gone));
+        }
+        self.letters_agree(&sum)
+    }
+
+    /// Checks T13: every pop of a timer with a policy that was given up is in a dead letter. At the
+    /// end none is left. Each was counted as it left, or gave way to what a client wrote.
+    fn letters_agree(&self, sum: &Counters) -> Checked {
+        let letters = sum.letters_kept + sum.letters_without_room;
+        let least = match self.options.callbacks.dead_letters.per_core_max {
+            0 => 0,
+            _ => self.model.tally.letters_min,
+        };
+        if letters < least || letters > sum.given_up {
+            let what = format!("{letters} letters of {least} to {}", sum.given_up);
+            return broken("T13", what);
+        }
+        let left = sum.letters_pushed_out + sum.letters_too_old;
+        let replaced_max = self.model.tally.letters_replaced_max;
+        if !(left..=left + replaced_max).contains(&sum.letters_kept) {
+            let what = format!("kept {}, left {left}, replaced {replaced_max}", sum.letters_kept);
+            return broken("T13 count", what);
         }
         Ok(())
     }

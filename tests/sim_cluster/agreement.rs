@@ -109,7 +109,7 @@ impl World {
             return Ok(());
         }
         if self.model.may_be_over(write, now_ns) {
-            return Ok(());
+            return self.is_in_a_letter(write, &holders);
         }
         let down = (0..self.nodes.len())
             .filter(|node| self.members.is_member(*node) && !self.nodes[*node].is_up())

@@ -3,6 +3,7 @@
 //! connected. Another one goes on soon after it died.
 
 use chronos::shard::effects::CallbackOutcome;
+use chronos::shard::inspect::Held;
 use chronos::wire::attributes::{Attributes, RetryPolicy};
 use kit::simulator::callback_world::Behaviour;
 use kit::simulator::random::{Purpose, Stream};
@@ -198,6 +199,38 @@ impl Attempted {
 }
 
 impl World {
+    /// Checks T13: a last pop all of whose attempts failed is a dead letter on the nodes that are
+    /// to hold its timer.
+    pub fn is_in_a_letter(&self, write: &Write, holders: &[(usize, Held)]) -> Checked {
+        let (model, now_ns) = (&self.model, self.now_ns);
+        let Some((wish, policy)) = write.wish.and_then(|wish| Some((wish, wish.policy?))) else {
+            return Ok(());
+        };
+        let Some(attempts) = model.pops.get(&(write.name, wish.pops())) else { return Ok(()) };
+        let Some(first) = attempts.first() else { return Ok(()) };
+        let failed = attempts.iter().filter(|attempted| has_failed(attempted));
+        let failed_ns: Vec<u64> = failed.filter_map(|it| it.told.map(|(at_ns, _)| at_ns)).collect();
+        let given_up_ns = failed_ns.iter().max().copied().unwrap_or(now_ns);
+        let is_by_one = attempts.iter().all(|attempted| is_by(attempted, first.place));
+        let from_ns = first.begun_ns.saturating_sub(RECOVERY_NS);
+        if failed_ns.len() as u64 != u64::from(policy.max_attempts)
+            || failed_ns.len() != attempts.len()
+            || !is_by_one
+            || given_up_ns + TALK_NS > now_ns
+            || !model.is_steady(from_ns, now_ns)
+            || !model.is_certain(write, now_ns)
+            || !self.options.has_room()
+        {
+            return Ok(());
+        }
+        let letters = holders.iter().filter(|(_, held)| held.is_parked).count() as u32;
+        if letters < write.replicas {
+            let text = format!("given up at {given_up_ns}: {write:?} {attempts:?} {holders:#?}");
+            return broken("T13 letter", text);
+        }
+        Ok(())
+    }
+
     /// Schedules the checks of pops that a process that dies leaves behind.
     pub fn leave_pops(&mut self, node: usize, life: u64) {
         for (name, sequence, until_ns) in self.model.left_behind(node, life, self.now_ns) {

@@ -1,19 +1,22 @@
-//! Lists and numbers of timers for operators: `GET /timers` and `GET /timers/count`, as holders of
-//! tokens get them on the clients' port. A core puts each answer together; its JSON is written
-//! here, off the cores.
+//! Lists and numbers of timers, and dead letters, for operators: as holders of tokens get them on
+//! the clients' port. A core puts each answer together; its JSON is written here, off the cores.
 
-use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
+use axum::extract::{Path, State};
+use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
 use super::node_view::NodeView;
+use crate::base::ids::TimerId;
 use crate::core::lists::ListAsked;
 use crate::node::clients::document::write_document;
 use crate::node::clients::list_answers::{write_count, write_list};
+use crate::node::list_orders::Ordered;
 use crate::ring;
-use crate::shard::effects::{Answer, Internal};
+use crate::shard::effects::{Answer, Internal, Target};
+use crate::wire::dead_letter::LetterUse;
 use crate::wire::list_query::{ListQuery, ListQueryError, read_count_query};
+use crate::wire::timer_path::{PublicId, TimerPath, parse_path, write_public_id};
 
 /// Answers a page of a list.
 pub(super) async fn list(State(view): State<NodeView>, uri: Uri) -> Response {
@@ -27,26 +30,90 @@ pub(super) async fn count(State(view): State<NodeView>, uri: Uri) -> Response {
     answer(&view, query.map(|has_spans| ListAsked::Count { has_spans })).await
 }
 
+/// Answers a page of dead letters.
+pub(super) async fn letters(State(view): State<NodeView>, uri: Uri) -> Response {
+    page_of_letters(&view, &uri, LetterUse::Show).await
+}
+
+/// Tries the pops of a page of dead letters again.
+pub(super) async fn replay_all(State(view): State<NodeView>, uri: Uri) -> Response {
+    page_of_letters(&view, &uri, LetterUse::Replay).await
+}
+
+/// Deletes a page of dead letters.
+pub(super) async fn delete_all(State(view): State<NodeView>, uri: Uri) -> Response {
+    page_of_letters(&view, &uri, LetterUse::Delete).await
+}
+
+/// Answers one dead letter.
+pub(super) async fn letter(State(view): State<NodeView>, Path(id): Path<String>) -> Response {
+    one(&view, &id, LetterUse::Show).await
+}
+
+/// Tries the pop of one dead letter again.
+pub(super) async fn replay(State(view): State<NodeView>, Path(id): Path<String>) -> Response {
+    one(&view, &id, LetterUse::Replay).await
+}
+
+/// Deletes one dead letter.
+pub(super) async fn delete(State(view): State<NodeView>, Path(id): Path<String>) -> Response {
+    one(&view, &id, LetterUse::Delete).await
+}
+
+async fn page_of_letters(view: &NodeView, uri: &Uri, wanted: LetterUse) -> Response {
+    let query = uri.query().unwrap_or("");
+    let query = ListQuery::read_letters(query, wanted, ring::now().wall);
+    answer(view, query.map(ListAsked::Page)).await
+}
+
 async fn answer(view: &NodeView, asked: Result<ListAsked, ListQueryError>) -> Response {
-    let asked = match asked {
-        Ok(asked) => asked,
-        Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+    match asked {
+        Ok(asked) => shown(view.list(Ordered::List(asked)).await),
+        Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
+    }
+}
+
+async fn one(view: &NodeView, id: &str, wanted: LetterUse) -> Response {
+    let TimerPath::DeadLetter(named) = parse_path(&format!("/dead-letters/{id}")) else {
+        return (StatusCode::NOT_FOUND, "no dead letter has such an id\n").into_response();
     };
+    let PublicId { id, factor, filter } = named;
+    shown(view.list(Ordered::Letter(Target { id, factor, filter }, wanted)).await)
+}
+
+fn shown(answer: Option<Answer>) -> Response {
     let mut body = Vec::new();
-    match view.list(asked).await {
+    let refused = match answer {
         Some(Answer::Internal(internal)) => match *internal {
-            Internal::List(page) => write_list(&page, write_document, &mut body),
-            Internal::Count(count) => write_count(&count, &mut body),
-            _ => {}
+            Internal::List(page) => {
+                write_list(&page, write_document, &mut body);
+                return ([(CONTENT_TYPE, "application/json")], body).into_response();
+            }
+            Internal::Count(count) => {
+                write_count(&count, &mut body);
+                return ([(CONTENT_TYPE, "application/json")], body).into_response();
+            }
+            _ => None,
         },
-        Some(Answer::Refused(refusal)) => {
-            return (StatusCode::SERVICE_UNAVAILABLE, format!("{refusal}\n")).into_response();
+        Some(Answer::Found(view)) => {
+            write_document(&view, &mut body);
+            return ([(CONTENT_TYPE, "application/json")], body).into_response();
         }
-        _ => {}
-    }
-    if body.is_empty() {
-        let reason = "the cores do not answer; retry in a moment\n";
-        return (StatusCode::SERVICE_UNAVAILABLE, reason).into_response();
-    }
-    ([(CONTENT_TYPE, "application/json")], body).into_response()
+        Some(Answer::Done { id, factor, filter }) => return done((id, factor, filter)),
+        Some(Answer::Identified(it)) => return done((it.id, it.factor, it.filter)),
+        Some(Answer::NotFound) => {
+            return (StatusCode::NOT_FOUND, "no dead letter with this id\n").into_response();
+        }
+        Some(Answer::Refused(refusal)) => Some(refusal.to_string()),
+        None => None,
+    };
+    let reason = refused.unwrap_or_else(|| "the cores do not answer; retry in a moment".to_owned());
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response()
+}
+
+/// Tells where the timer is that a dead letter was.
+fn done((id, factor, filter): (TimerId, u8, u64)) -> Response {
+    let mut location = b"/timers/".to_vec();
+    write_public_id(id, factor, filter, &mut location);
+    ([(LOCATION, String::from_utf8_lossy(&location).into_owned())], "").into_response()
 }

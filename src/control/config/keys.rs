@@ -4,6 +4,7 @@
 
 use super::key::{Key, Section};
 use super::keys_admin as admin;
+use super::keys_dead_letters as dead_letters;
 use super::keys_listeners as listeners;
 use super::keys_peer_tls as peer_tls;
 use super::settings::Config;
@@ -18,7 +19,7 @@ use crate::tls::acceptor::ClientAuth;
 use crate::wire::destination::{parse_line, write_line};
 
 /// Every section, in the order of the reference file.
-pub const SECTIONS: [Section; 11] = [
+pub const SECTIONS: [Section; 12] = [
     Section { name: "node", help: "Where this node listens and what it runs on." },
     Section {
         name: "tls",
@@ -31,6 +32,7 @@ pub const SECTIONS: [Section; 11] = [
         help: "Timers on disk, so that they survive the restart of all nodes.",
     },
     Section { name: "callbacks", help: "How callbacks are made, retried and given up." },
+    Section { name: "dead_letters", help: "Pops that are given up and kept." },
     Section {
         name: "cluster",
         help: "The nodes of this site, read again on SIGHUP, and how they watch each other.",
@@ -181,7 +183,7 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 106] = [
+pub static KEYS: [Key; 110] = [
     listeners::CLIENTS,
     Key {
         section: "node",
@@ -468,6 +470,10 @@ pub static KEYS: [Key; 106] = [
         "The file of the secrets that callbacks are signed with: whsec_ and the base64 of 24 \
          to 64 bytes a line, at most two, both of which sign. Readable by this user alone, \
          and read again on SIGHUP. Empty: callbacks are not signed."),
+    dead_letters::PER_CORE_MAX,
+    dead_letters::BYTES_PER_CORE_MAX,
+    dead_letters::KEEP_MS,
+    dead_letters::PLAIN,
     Key {
         section: "cluster",
         name: "localhost",

@@ -3,7 +3,7 @@
 use super::keys::{KEYS, SECTIONS};
 use super::settings::Config;
 use super::value::{Value, ValueKind};
-use crate::base::limits::{CallbackLimits, ClusterLimits, Limits};
+use crate::base::limits::{CallbackLimits, ClusterLimits, DeadLetterLimits, Limits};
 
 /// Returns the field names in the `Debug` text of a plain struct.
 fn fields(debug: &str) -> Vec<String> {
@@ -17,7 +17,10 @@ fn every_limit_has_a_key_and_every_key_a_limit() {
         KEYS.iter().filter(|k| k.section == section).map(|k| k.name.to_string()).collect()
     };
     assert_eq!(of("limits"), fields(&format!("{:#?}", Limits::default())));
+    let letters = fields(&format!("{:#?}", DeadLetterLimits::default()));
+    assert_eq!(of("dead_letters"), letters);
     let mut callbacks = fields(&format!("{:#?}", CallbackLimits::default()));
+    callbacks.retain(|name| name != "dead_letters" && !letters.contains(name));
     callbacks.extend(
         ["allow", "deny", "destinations", "ca", "client_cert", "client_key"]
             .into_iter()

@@ -19,6 +19,7 @@ pub mod keys;
 mod keys_tests;
 mod keys_listeners;
 mod keys_admin;
+mod keys_dead_letters;
 mod keys_peer_tls;
 pub mod load;
 mod loader;

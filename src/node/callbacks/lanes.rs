@@ -45,6 +45,8 @@ pub(super) struct Call {
     ticket: Ticket,
     request: Vec<u8>,
     deadline: MonoNs,
+    /// Whether the shard wants to know what the server says, if the attempt fails.
+    keeps_answer: bool,
     /// How many connections were begun for the call, each to another address of the host.
     tries: usize,
 }
@@ -135,6 +137,8 @@ pub struct Lanes {
     limits: CallbackLimits,
     pub(super) pool: BufferPool,
     pub(super) finished: Vec<(Ticket, CallbackOutcome)>,
+    /// What servers said to attempts that failed: status, and the first bytes of the answer.
+    said: Vec<(Ticket, u16, Box<[u8]>)>,
 }
 
 impl Lanes {
@@ -157,6 +161,7 @@ impl Lanes {
             limits: limits.clone(),
             pool: BufferPool::new(POOL_MAX, POOLED_BYTES_MAX),
             finished: Vec::new(),
+            said: Vec::new(),
         }
     }
 
@@ -201,16 +206,18 @@ impl Lanes {
         };
         let signed = self.signer.as_deref().map(|signer| (signer, io.now.wall));
         let mut timeout_ms = self.limits.timeout_ms;
+        let mut keeps_answer = self.limits.dead_letters.plain;
         if content.has_attributes() {
             let attributes = content.attributes();
             callback.pop.sequence += attributes.cron.map_or(0, |cron| cron.done);
             write_special_request(&mut request, &callback, &attributes, signed);
             timeout_ms = attributes.timeout_ms.unwrap_or(timeout_ms);
+            keeps_answer |= attributes.retry.is_some() || attributes.replay.is_some();
         } else {
             write_request(&mut request, &callback, signed);
         }
         let deadline = io.now.mono.plus_ms(timeout_ms);
-        let call = Call { ticket: attempt.ticket, request, deadline, tries: 0 };
+        let call = Call { ticket: attempt.ticket, request, deadline, keeps_answer, tries: 0 };
         match lane.idle.pop() {
             Some(place) => self.send(io.ring, place, call, true),
             None => self.open_connection(io, call),
@@ -290,6 +297,7 @@ impl Lanes {
         let outcome = match progress {
             Some((_, Progress::Partial)) => return,
             Some((ticket, Progress::Complete { verdict, reusable })) => {
+                note(&mut self.said, &connection.state);
                 self.finished.push((ticket, outcome(verdict)));
                 if reusable && !connection.is_sending && self.is_of_today(connection) {
                     return self.make_idle(io.now.mono, place);
@@ -321,6 +329,7 @@ impl Lanes {
                     None if *is_reused && !reader.has_begun => CallbackOutcome::Stale,
                     None => CallbackOutcome::Unreachable,
                 };
+                note(&mut self.said, &connection.state);
                 self.finished.push((*ticket, ended));
                 if ended == CallbackOutcome::Stale {
                     // The other idle connections have been idle for longer. The next attempt must
@@ -395,6 +404,7 @@ impl Lanes {
                 }
                 State::Busy { ticket, reader, .. } => {
                     let ended = reader.end().map_or(CallbackOutcome::TimedOut, outcome);
+                    note(&mut self.said, &connection.state);
                     self.finished.push((*ticket, ended));
                 }
                 State::Securing(call) => {
@@ -419,6 +429,18 @@ impl Lanes {
     pub fn next_wake(&self) -> Option<MonoNs> {
         let unresolved = self.resolving.first().map(|(deadline, _)| *deadline);
         unresolved.into_iter().chain(self.deadlines.next_wake()).min()
+    }
+
+    /// Whether a server said something to an attempt that failed, which the shard wants to know.
+    #[inline(always)]
+    pub fn has_said(&self) -> bool {
+        !self.said.is_empty()
+    }
+
+    /// Takes what a server said to an attempt that failed, of those that the shard wants to know.
+    /// All of it is taken before [`Lanes::next_finished`].
+    pub fn next_said(&mut self) -> Option<(Ticket, u16, Box<[u8]>)> {
+        self.said.pop()
     }
 
     /// Takes an attempt that ended, in no order.
@@ -488,7 +510,10 @@ impl Lanes {
 
     pub(super) fn send(&mut self, ring: &mut Ring, place: u32, call: Call, is_reused: bool) {
         let connection = self.connections.at_mut(place).expect("an idle connection is open");
-        let reader = AnswerReader::default();
+        let reader = match call.keeps_answer {
+            true => AnswerReader::keeping(),
+            false => AnswerReader::default(),
+        };
         connection.state = State::Busy { ticket: call.ticket, is_reused, reader };
         self.deadlines.set(place, &mut connection.deadline, call.deadline);
         if let Some(secured) = &mut connection.secured {
@@ -658,6 +683,15 @@ impl CallbackConnection {
     pub(super) fn read(&mut self, bytes: &[u8]) -> Option<(Ticket, Progress)> {
         let State::Busy { ticket, reader, .. } = &mut self.state else { return None };
         Some((*ticket, reader.feed(bytes)))
+    }
+}
+
+/// Notes what the server of a connection said, if it is wanted.
+#[inline]
+fn note(said: &mut Vec<(Ticket, u16, Box<[u8]>)>, state: &State) {
+    let State::Busy { ticket, reader, .. } = state else { return };
+    if let Some((status, answer)) = reader.failure() {
+        said.push((*ticket, status, answer.into()));
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::base::time::WallMs;
 use crate::node::callbacks::signing::{Pop, Signer};
-use crate::wire::attributes::Attributes;
+use crate::wire::attributes::{Attributes, CallbackMethod};
+use crate::wire::dead_letter::DeadLetter;
 use crate::wire::json::write_number;
 
 /// What a callback says.
@@ -31,7 +32,9 @@ pub fn write_special_request(
     attributes: &Attributes<'_>,
     signed: Option<(&Signer, WallMs)>,
 ) {
-    out.extend_from_slice(attributes.method.name().as_bytes());
+    let letter = attributes.letter.as_ref();
+    let method = if letter.is_some() { CallbackMethod::Post } else { attributes.method };
+    out.extend_from_slice(method.name().as_bytes());
     out.push(b' ');
     write_target(callback.target, out);
     let usual = USUAL_HEADERS.as_bytes();
@@ -40,9 +43,20 @@ pub fn write_special_request(
     let content_type = attributes.content_type.unwrap_or("application/octet-stream");
     out.extend_from_slice(content_type.as_bytes());
     out.extend_from_slice(b"\r\n");
-    out.extend_from_slice(attributes.headers.as_bytes());
+    match letter {
+        // The client's headers may hold secrets, and are for another host.
+        Some(letter) => write_letter(out, letter, attributes.dead_letter_uri),
+        None => out.extend_from_slice(attributes.headers.as_bytes()),
+    }
+    let replay = attributes.replay;
+    if let Some(replay) = replay.filter(|_| letter.is_none()) {
+        out.extend_from_slice(b"X-Replay: ");
+        write_number(replay.count.into(), out);
+        out.extend_from_slice(b"\r\n");
+    }
     out.extend_from_slice(b"X-Sequence-Number: ");
-    write_rest(out, callback, signed);
+    let sequence = letter.map(|letter| letter.sequence).or(replay.map(|replay| replay.sequence));
+    write_rest(out, callback, sequence.unwrap_or(callback.pop.sequence), signed);
 }
 
 /// Appends a callback. `signed` is who signs it, and the time of the attempt.
@@ -54,7 +68,25 @@ pub fn write_request(
     out.extend_from_slice(b"POST ");
     write_target(callback.target, out);
     out.extend_from_slice(callback.head);
-    write_rest(out, callback, signed);
+    write_rest(out, callback, callback.pop.sequence, signed);
+}
+
+/// Appends what a letter on its way says of itself. `uri` is where the pop was to go.
+fn write_letter(out: &mut Vec<u8>, letter: &DeadLetter<'_>, uri: Option<&str>) {
+    let mut line = |name: &str, value: &str| {
+        for text in [name, ": ", value, "\r\n"] {
+            out.extend_from_slice(text.as_bytes());
+        }
+    };
+    line("X-Dead-Letter-Reason", letter.reason.name());
+    line("X-Dead-Letter-Attempts", &letter.attempts.to_string());
+    line("X-Dead-Letter-Failure", letter.failure.name());
+    if let Some(status) = letter.status {
+        line("X-Dead-Letter-Status", &status.to_string());
+    }
+    if let Some(uri) = uri {
+        line("X-Dead-Letter-Uri", uri);
+    }
 }
 
 #[inline]
@@ -70,10 +102,11 @@ fn write_target(target: &[u8], out: &mut Vec<u8>) {
 fn write_rest(
     out: &mut Vec<u8>,
     callback: &CallbackRequest<'_>,
+    sequence: u64,
     signed: Option<(&Signer, WallMs)>,
 ) {
     let CallbackRequest { opaque, pop, .. } = callback;
-    write_number(pop.sequence, out);
+    write_number(sequence, out);
     out.extend_from_slice(b"\r\nContent-Length: ");
     write_number(opaque.len() as u64, out);
     out.extend_from_slice(b"\r\n");

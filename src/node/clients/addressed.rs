@@ -8,7 +8,7 @@ use crate::timer::version::Version;
 use crate::wire::conditions::{Conditions, Precondition, read_conditions};
 use crate::wire::request_head::{Method, RequestHead};
 use crate::wire::timer_name::name_in;
-use crate::wire::timer_path::TimerPath;
+use crate::wire::timer_path::{PublicId, TimerPath};
 
 use crate::node::clients::request_line::RequestLine;
 
@@ -101,6 +101,17 @@ fn condition_of(precondition: Precondition) -> Condition {
         Precondition::Present => Condition::Present,
         Precondition::Version(version) => Condition::Version(Version(version)),
     }
+}
+
+/// Which timer a document is of; none is named by a POST.
+#[derive(Clone, Copy, Default)]
+pub struct Aim<'a> {
+    /// The timer that the path has.
+    pub target: Option<PublicId>,
+    /// The name or the key that the request has.
+    pub addressed: Option<&'a Addressed>,
+    /// What of it stands in the timer.
+    pub identity: Identity<'a>,
 }
 
 fn target_of(id: crate::base::ids::TimerId) -> Target {

@@ -154,8 +154,8 @@ fn write_internal_answer(out: &mut Vec<u8>, internal: &Internal, persistence: Pe
             write_count(count, &mut body);
             write_body(out, "200 OK", "application/json", "", &body, persistence);
         }
-        Internal::Part(_) | Internal::ListPart(_) => {
-            unreachable!("parts of a page are put together before")
+        Internal::Part(_) | Internal::ListPart(_) | Internal::Letter(_) => {
+            unreachable!("what is part of an answer is put together before")
         }
     }
 }

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use crate::shard::effects::TimerView;
 use crate::wire::attributes::{Attributes, CallbackMethod, CronTiming, RetryPolicy};
+use crate::wire::dead_letter::DeadLetter;
 use crate::wire::json::{string_bytes_max, write_number, write_signed, write_string};
 
 /// Appends a timer. Durations are shown in seconds. Returns whether a name or a key made its id.
@@ -23,23 +24,23 @@ pub fn write_document(view: &TimerView, out: &mut Vec<u8>) -> bool {
         write_string(&opaque, out);
     }
     out.extend_from_slice(b",\"uri\":");
-    write_string(&view.uri, out);
+    write_string(uri_of_callback(view, &attributes), out);
     write_request_members(&attributes, out);
     out.push(b'}');
-    if let Some(policy) = &attributes.retry {
-        write_policy(policy, out);
+    write_callback_members(view, &attributes, out);
+    out.push(b'}');
+    if let Some(letter) = &attributes.letter {
+        write_letter(letter, out);
     }
-    if let Some(timeout_ms) = attributes.timeout_ms {
-        out.extend_from_slice(b",\"timeout\":");
-        write_seconds(timeout_ms, out);
+    if let Some(replay) = &attributes.replay {
+        out.extend_from_slice(b",\"replays\":");
+        write_number(replay.count.into(), out);
     }
-    out.extend_from_slice(b"},");
     if let Some(name) = attributes.name {
-        out.extend_from_slice(b"\"name\":");
+        out.extend_from_slice(b",\"name\":");
         write_string(name, out);
-        out.push(b',');
     }
-    out.extend_from_slice(b"\"reliability\":{\"replication-factor\":");
+    out.extend_from_slice(b",\"reliability\":{\"replication-factor\":");
     write_number(view.factor.into(), out);
     out.extend_from_slice(b"},\"statistics\":{\"tag-info\":[");
     for (place, (kind, count)) in view.tags.iter().enumerate() {
@@ -73,6 +74,77 @@ pub fn write_document(view: &TimerView, out: &mut Vec<u8>) -> bool {
     }
     out.extend_from_slice(b"}}");
     attributes.name.is_some() || attributes.once.is_some()
+}
+
+/// Appends the members of `callback` beside `http`.
+fn write_callback_members(view: &TimerView, attributes: &Attributes<'_>, out: &mut Vec<u8>) {
+    if let Some(policy) = &attributes.retry {
+        write_policy(policy, out);
+    }
+    if let Some(timeout_ms) = attributes.timeout_ms {
+        out.extend_from_slice(b",\"timeout\":");
+        write_seconds(timeout_ms, out);
+    }
+    if let Some(uri) = attributes.dead_letter_uri {
+        // While a letter is on its way there, it is the URI of the callback.
+        let is_swapped = attributes.letter.is_some_and(|letter| letter.is_on_its_way);
+        out.extend_from_slice(b",\"dead-letter\":{\"uri\":");
+        write_string(if is_swapped { &view.uri } else { uri }, out);
+        out.push(b'}');
+    }
+}
+
+/// Where the callback of a timer goes, or, while it is on its way as a dead letter, went.
+fn uri_of_callback<'a>(view: &'a TimerView, attributes: &Attributes<'a>) -> &'a str {
+    let is_swapped = attributes.letter.is_some_and(|letter| letter.is_on_its_way);
+    attributes.dead_letter_uri.filter(|_| is_swapped).unwrap_or(&view.uri)
+}
+
+/// Appends what is known of a pop that was given up. The answer is shown as text where it is text.
+fn write_letter(letter: &DeadLetter<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"dead-letter\":{\"reason\":");
+    write_string(letter.reason.name(), out);
+    out.extend_from_slice(b",\"attempts\":");
+    write_number(letter.attempts.into(), out);
+    out.extend_from_slice(b",\"failure\":");
+    write_string(letter.failure.name(), out);
+    if let Some(status) = letter.status {
+        out.extend_from_slice(b",\"status\":");
+        write_number(status.into(), out);
+    }
+    match text_of(letter.answer) {
+        Some("") => {}
+        Some(text) => {
+            out.extend_from_slice(b",\"answer\":");
+            write_string(text, out);
+        }
+        None => {
+            out.extend_from_slice(b",\"answer-base64\":");
+            write_string(&STANDARD.encode(letter.answer), out);
+        }
+    }
+    out.extend_from_slice(b",\"sequence-number\":");
+    write_number(letter.sequence, out);
+    out.extend_from_slice(b",\"given-up-at\":");
+    write_string(&moment(letter.given_up_ms), out);
+    out.extend_from_slice(b",\"kept-until\":");
+    write_string(&moment(letter.until_ms), out);
+    if letter.uri_failed {
+        out.extend_from_slice(b",\"uri-failed\":true");
+    }
+    out.push(b'}');
+}
+
+/// The bytes as text. A character at their end may be cut off, and is left out then.
+fn text_of(bytes: &[u8]) -> Option<&str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Some(text),
+        Err(error) if error.error_len().is_none() => {
+            let whole = bytes.get(..error.valid_up_to())?;
+            std::str::from_utf8(whole).ok().filter(|text| !text.is_empty())
+        }
+        Err(_) => None,
+    }
 }
 
 fn write_request_members(attributes: &Attributes<'_>, out: &mut Vec<u8>) {
@@ -149,6 +221,52 @@ mod tests {
     use super::*;
     use crate::base::ids::TimerId;
     use crate::timer::version::Version;
+    use crate::wire::dead_letter::{Failure, GivenUp, Replay};
+
+    const LETTER: DeadLetter<'static> = DeadLetter {
+        is_on_its_way: false,
+        uri_failed: true,
+        reason: GivenUp::Attempts,
+        failure: Failure::Status,
+        attempts: 2,
+        status: Some(500),
+        given_up_ms: 1_800_000_000_000,
+        until_ms: 1_800_000_001_000,
+        sequence: 4,
+        answer: b"no",
+    };
+
+    fn letter_text(letter: &DeadLetter<'_>) -> String {
+        let mut out = Vec::new();
+        write_letter(letter, &mut out);
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn a_letter_tells_what_is_known() {
+        assert_eq!(
+            letter_text(&LETTER),
+            concat!(
+                r#","dead-letter":{"reason":"attempts","attempts":2,"failure":"status","#,
+                r#""status":500,"answer":"no","sequence-number":4,"#,
+                r#""given-up-at":"2027-01-15T08:00:00Z","kept-until":"2027-01-15T08:00:01Z","#,
+                r#""uri-failed":true}"#,
+            )
+        );
+        let cut = "caf\u{e9}".as_bytes();
+        for (answer, shown) in [
+            (&b""[..], None),
+            (&b"\xff\xfe"[..], Some(r#""answer-base64":"//4=""#)),
+            (&cut[..4], Some(r#""answer":"caf""#)),
+            (&b"\xc3"[..], Some(r#""answer-base64":"ww==""#)),
+        ] {
+            let text = letter_text(&DeadLetter { answer, status: None, ..LETTER });
+            match shown {
+                Some(shown) => assert!(text.contains(shown), "{text}"),
+                None => assert!(!text.contains("answer"), "{text}"),
+            }
+        }
+    }
 
     #[test]
     fn what_the_original_does_not_have_is_shown_as_it_was_written() {
@@ -164,6 +282,9 @@ mod tests {
             cron: None,
             name: Some("a \"b\""),
             once: Some(1),
+            letter: None,
+            replay: Some(Replay { count: 3, sequence: 1 }),
+            dead_letter_uri: Some("http://letters/"),
         };
         let mut encoded = Vec::new();
         attributes.write(&mut encoded);
@@ -187,8 +308,8 @@ mod tests {
             r#"{"callback":{"http":{"opaque-base64":"/wA=","uri":"http://h/","method":"PUT","#,
             r#""content-type":"image/png","headers":{"X-A":"b \"c\"","X-D":"e"}},"#,
             r#""retry":{"max-attempts":8,"max-age":86400,"initial":1,"multiplier":1.5,"#,
-            r#""max":3600,"jitter":0.2},"timeout":15},"name":"a \"b\"","#,
-            r#""reliability":{"replication-factor":2},"#,
+            r#""max":3600,"jitter":0.2},"timeout":15,"dead-letter":{"uri":"http://letters/"}},"#,
+            r#""replays":3,"name":"a \"b\"","reliability":{"replication-factor":2},"#,
             r#""statistics":{"tag-info":[]},"timing":{"at":"2027-01-15T08:00:00.25Z","#,
             r#""sequence-number":0,"start-time-delta":-20,"window":300}}"#,
         );

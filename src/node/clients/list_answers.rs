@@ -2,6 +2,7 @@
 
 use crate::base::time::WallMs;
 use crate::shard::effects::{ListCount, ListPage, ListedTimer, TimerView};
+use crate::wire::dead_letter::LetterUse;
 use crate::wire::json::{write_number, write_signed, write_string};
 use crate::wire::timer_count::SPANS;
 use crate::wire::timer_list::ListedState;
@@ -13,7 +14,12 @@ type WriteDocument = fn(&TimerView, &mut Vec<u8>) -> bool;
 
 /// Appends a page of a list as a JSON document. `write_document` writes the members of GET.
 pub fn write_list(page: &ListPage, write_document: WriteDocument, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"{\"timers\":[");
+    match page.letters {
+        None => out.extend_from_slice(b"{\"timers\":["),
+        Some(LetterUse::Show) => out.extend_from_slice(b"{\"dead-letters\":["),
+        Some(LetterUse::Replay) => return write_used("replayed", page, out),
+        Some(LetterUse::Delete) => return write_used("deleted", page, out),
+    }
     for (number, timer) in page.timers.iter().enumerate() {
         if number > 0 {
             out.push(b',');
@@ -72,6 +78,22 @@ fn write_numbers<'n>(
     out.push(b'}');
 }
 
+/// Appends what was done with the dead letters of a page.
+fn write_used(what: &str, page: &ListPage, out: &mut Vec<u8>) {
+    out.push(b'{');
+    write_string(what, out);
+    out.push(b':');
+    write_number(page.used as u64, out);
+    out.extend_from_slice(b",\"refused\":");
+    write_number(page.refused as u64, out);
+    if let Some(cursor) = &page.cursor {
+        out.extend_from_slice(b",\"cursor\":");
+        write_string(cursor, out);
+    }
+    write_incomplete(&page.incomplete, out);
+    out.push(b'}');
+}
+
 /// Appends the sentences about nodes that were not heard, if there are any.
 pub fn write_incomplete(incomplete: &[String], out: &mut Vec<u8>) {
     for (number, sentence) in incomplete.iter().enumerate() {
@@ -88,8 +110,14 @@ fn write_listed(timer: &ListedTimer, at: WallMs, out: &mut Vec<u8>) {
     let view = &timer.view;
     let end = out.pop();
     debug_assert_eq!(end, Some(b'}'), "a timer is an object");
-    out.extend_from_slice(b",\"location\":\"/timers/");
+    let is_letter = timer.state == ListedState::Parked;
+    let path: &[u8] = if is_letter { b"/dead-letters/" } else { b"/timers/" };
+    out.extend_from_slice(b",\"location\":\"");
+    out.extend_from_slice(path);
     write_public_id(view.id, view.factor, view.filter, out);
+    if is_letter {
+        return out.extend_from_slice(b"\"}");
+    }
     out.extend_from_slice(b"\",\"state\":");
     write_string(timer.state.name(), out);
     out.extend_from_slice(b",\"due-in-ms\":");
@@ -135,6 +163,9 @@ mod tests {
             incomplete: vec!["a: down".into(), "b: \"down\"".into()],
             at: WallMs(1_796_115_600_250),
             bytes: 0,
+            letters: None,
+            used: 0,
+            refused: 0,
         };
         let document: serde_json::Value = serde_json::from_str(&text(&page)).expect("JSON");
         let first = &document["timers"][0];

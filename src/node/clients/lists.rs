@@ -1,11 +1,12 @@
-//! What clients and nodes ask of all timers with GET: a page of a list, numbers, or the page of
-//! timers that a node is to hold.
+//! What clients and nodes ask for in pages: lists of timers and of dead letters, numbers, and the
+//! page of timers that a node is to hold.
 
 use crate::base::time::Now;
 use crate::core::Core;
 use crate::core::internal_api::PageHead;
 use crate::core::lists::ListAsked;
 use crate::shard::effects::Requester;
+use crate::wire::dead_letter::LetterUse;
 use crate::wire::list_query::{ListQuery, is_of_nodes, read_count_query};
 use crate::wire::request_head::Method;
 use crate::wire::timer_path::TimerPath;
@@ -27,19 +28,25 @@ pub enum Paged {
     List(Box<str>),
     /// A client asks for numbers, with this query.
     Count(Box<str>),
+    /// A client asks for a list of dead letters, with this query, and wants this done with them.
+    Letters(LetterUse, Box<str>),
 }
 
 impl Paged {
     /// What the head of such a GET asks for; `None`: it is another request.
     pub fn of(line: &RequestLine, query: Option<&str>, head: &[u8]) -> Option<Box<Self>> {
-        if line.method != Method::Get {
-            return None;
-        }
         let query = query.unwrap_or("");
-        let paged = match line.path {
-            TimerPath::Collection if is_of_nodes(query) => Self::OfNode(PageHead::of(query, head)),
-            TimerPath::Collection => Self::List(query.into()),
-            TimerPath::Count => Self::Count(query.into()),
+        let paged = match (line.path, line.method) {
+            (TimerPath::Collection, Method::Get) if is_of_nodes(query) => {
+                Self::OfNode(PageHead::of(query, head))
+            }
+            (TimerPath::Collection, Method::Get) => Self::List(query.into()),
+            (TimerPath::Count, Method::Get) => Self::Count(query.into()),
+            (TimerPath::DeadLetters, Method::Get) => Self::Letters(LetterUse::Show, query.into()),
+            (TimerPath::DeadLetters, Method::Delete) => {
+                Self::Letters(LetterUse::Delete, query.into())
+            }
+            (TimerPath::Replays, Method::Post) => Self::Letters(LetterUse::Replay, query.into()),
             _ => return None,
         };
         Some(Box::new(paged))
@@ -63,6 +70,9 @@ impl Service {
             Paged::List(query) => ListQuery::read(query, now.wall).map(ListAsked::Page),
             Paged::Count(query) => {
                 read_count_query(query).map(|has_spans| ListAsked::Count { has_spans })
+            }
+            Paged::Letters(wanted, query) => {
+                ListQuery::read_letters(query, *wanted, now.wall).map(ListAsked::Page)
             }
         };
         let asked = self.may_list(caller);

@@ -12,6 +12,7 @@ mod connection_tests;
 pub(crate) mod document;
 mod head_memory;
 pub(crate) mod list_answers;
+mod letters;
 mod lists;
 mod refusals;
 mod request_line;

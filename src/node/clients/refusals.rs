@@ -24,12 +24,10 @@ pub fn too_long(bytes: u64, bytes_max: u32) -> Option<String> {
     })
 }
 
-/// Why a timer is not taken whose callback may not go to its host.
+/// Why a timer is not taken whose member names a host to which callbacks may not go.
 #[cold]
-pub fn denied(authority: &str, denial: Denial) -> String {
-    format!(
-        "callback.http.uri: expected a host to which callbacks may go, got {authority}, {denial}"
-    )
+pub fn denied(member: &str, authority: &str, denial: Denial) -> String {
+    format!("{member}: expected a host to which callbacks may go, got {authority}, {denial}")
 }
 
 /// Returns status and reason for a document that is no timer.

@@ -34,6 +34,31 @@ impl RequestLine {
         Self { method: head.method, path, persistence, count, asks_members }
     }
 
+    /// Returns whether nodes make such requests.
+    pub fn is_for_nodes(&self) -> bool {
+        match self.path {
+            TimerPath::Timer(_) => self.method == Method::Put,
+            TimerPath::References | TimerPath::Ping | TimerPath::Unknown => true,
+            TimerPath::Collection | TimerPath::Named | TimerPath::Bulk => false,
+            TimerPath::Count | TimerPath::Timestamps => false,
+            TimerPath::DeadLetters | TimerPath::DeadLetter(_) => false,
+            TimerPath::Replays | TimerPath::Replay(_) => false,
+        }
+    }
+
+    /// The methods that the path has, for an answer to another one.
+    pub fn allowed(&self) -> &'static str {
+        match self.path {
+            TimerPath::Collection => "GET, POST",
+            TimerPath::Timer(_) | TimerPath::Named => "GET, PUT, DELETE",
+            TimerPath::DeadLetters | TimerPath::DeadLetter(_) => "GET, DELETE",
+            TimerPath::References => "DELETE",
+            TimerPath::Count | TimerPath::Ping | TimerPath::Unknown => "GET",
+            TimerPath::Bulk | TimerPath::Timestamps => "POST",
+            TimerPath::Replays | TimerPath::Replay(_) => "POST",
+        }
+    }
+
     /// Returns whether the body is one of timers, a line each.
     pub fn is_bulk(&self) -> bool {
         self.path == TimerPath::Bulk && self.method == Method::Post

@@ -13,6 +13,7 @@ use crate::timer::definition::{Definition, with_owner};
 use crate::timer::naming::Identity;
 use crate::timestamp::RANGE_MAX;
 use crate::wire::callback_uri::AuthorityMemory;
+use crate::wire::dead_letter::LetterUse;
 use crate::wire::internal_json::{AnyDocument, InternalPart, Origin, parse_any};
 use crate::wire::request_head::Method;
 use crate::wire::resync_json::{Reference, parse_references};
@@ -28,7 +29,7 @@ use crate::core::peers::handshake::{Asked, Protocol, UNPROVEN_HEADER};
 use crate::core::peers::hello::{HelloRefusal, PLAIN};
 use crate::core::peers::secret::{CLOSED, Guard, ProofVerdict, Word};
 use crate::node::callbacks::policy::{Denial, Destinations};
-use crate::node::clients::addressed::Addressed;
+use crate::node::clients::addressed::{Addressed, Aim};
 use crate::node::clients::answer_room::AnswerRoom;
 use crate::node::clients::answers::{
     Persistence, cut_body, too_many_creates, write_error_with, write_not_allowed, write_pong,
@@ -36,6 +37,7 @@ use crate::node::clients::answers::{
 };
 use crate::node::clients::bulk::LineBudget;
 use crate::node::clients::head_memory::HeadMemory;
+use crate::node::clients::letters::judge_hosts;
 use crate::node::clients::refusals::{denied, refusal_of, too_long, whole_content};
 use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::tokens::Tokens;
@@ -48,7 +50,7 @@ const CONTENT_BYTES_KEPT: usize = 64 << 10;
 pub(super) const NODES_ONLY: &str = "this is TLS between nodes (cluster.tls), for what nodes say \
     alone: clients ask without TLS here, or over TLS at [node] listen_tls";
 const NO_PATH: &str = "no such path; expected /timers, /timers/<id>, /timers/by-name/<name>, \
-    /timers/count, /timestamps or /ping";
+    /timers/count, /dead-letters, /timestamps or /ping";
 /// The answer to a node that has not said who it is.
 const UPGRADE_FIRST: &str = "over TLS a node says who it is first: Upgrade: chronos-site/1";
 /// The answer to a node that does not say of which site it is.
@@ -234,7 +236,7 @@ impl Service {
         out: &mut Vec<u8>,
     ) -> Served {
         let persistence = line.persistence;
-        if caller.is_node && !is_for_nodes(line) {
+        if caller.is_node && !line.is_for_nodes() {
             return self.settle(Err((403, NODES_ONLY.into())), persistence, out);
         }
         let request = match (line.path, line.method) {
@@ -259,6 +261,15 @@ impl Service {
                 Some(Ok(timer)) => timer.write(None),
                 None => return self.settle(Err((404, NO_PATH.into())), persistence, out),
             },
+            (TimerPath::DeadLetter(named), Method::Get) => {
+                Request::Letter(target_of(named), LetterUse::Show)
+            }
+            (TimerPath::DeadLetter(named), Method::Delete) => {
+                Request::Letter(target_of(named), LetterUse::Delete)
+            }
+            (TimerPath::Replay(named), Method::Post) => {
+                Request::Letter(target_of(named), LetterUse::Replay)
+            }
             (TimerPath::References, Method::Delete) => {
                 let forgotten = self.forget((now, core), (from, caller), body);
                 return self.settle(forgotten, persistence, out);
@@ -276,18 +287,10 @@ impl Service {
                 let asked = self.ask_timestamps(from, line.count);
                 return self.settle(asked, persistence, out);
             }
-            (TimerPath::Collection, _) => return self.not_allowed(out, "GET, POST", persistence),
-            (TimerPath::Bulk, _) => return self.not_allowed(out, "POST", persistence),
-            (TimerPath::Timer(_) | TimerPath::Named, _) => {
-                return self.not_allowed(out, "GET, PUT, DELETE", persistence);
-            }
-            (TimerPath::References, _) => return self.not_allowed(out, "DELETE", persistence),
-            (TimerPath::Count, _) => return self.not_allowed(out, "GET", persistence),
-            (TimerPath::Ping, _) => return self.not_allowed(out, "GET", persistence),
-            (TimerPath::Timestamps, _) => return self.not_allowed(out, "POST", persistence),
             (TimerPath::Unknown, _) => {
                 return self.settle(Err((404, NO_PATH.into())), persistence, out);
             }
+            _ => return self.not_allowed(out, line.allowed(), persistence),
         };
         core.request(now, from, request);
         Served::Later
@@ -458,12 +461,12 @@ impl Service {
         let (authorities, content) = (&mut self.authorities, &mut self.content);
         let definition = admit_as(&document.timer, identity, limits, authorities, content)
             .map_err(|rejection| refusal_of(&rejection))?;
-        let authority = definition.authority;
-        if let Err(denial) = self.destinations.judge_authority(authority) {
+        let judged = judge_hosts(&self.destinations, &definition);
+        if let Err((member, authority, denial)) = judged {
             if let Some(count) = self.denied_hosts.get_mut(denial as usize) {
                 *count += 1;
             }
-            return Err((403, denied(authority, denial)));
+            return Err((403, denied(member, authority, denial)));
         }
         let definition = owned(definition, quota, &mut self.owned);
         let request = match (target, addressed) {
@@ -748,27 +751,6 @@ impl Service {
         self.bad += 1;
         write_not_allowed(out, allow, persistence);
         Served::Written
-    }
-}
-
-/// Which timer a document is of; none is named by a POST.
-#[derive(Clone, Copy, Default)]
-struct Aim<'a> {
-    /// The timer that the path has.
-    target: Option<PublicId>,
-    /// The name or the key that the request has.
-    addressed: Option<&'a Addressed>,
-    /// What of it stands in the timer.
-    identity: Identity<'a>,
-}
-
-/// Whether nodes make such requests.
-fn is_for_nodes(line: &RequestLine) -> bool {
-    match line.path {
-        TimerPath::Timer(_) => line.method == Method::Put,
-        TimerPath::References | TimerPath::Ping | TimerPath::Unknown => true,
-        TimerPath::Collection | TimerPath::Named | TimerPath::Bulk => false,
-        TimerPath::Count | TimerPath::Timestamps => false,
     }
 }
 

@@ -50,10 +50,16 @@ impl Role {
                 TimerPath::Timer(_)
                 | TimerPath::Named
                 | TimerPath::Collection
-                | TimerPath::Count => {
+                | TimerPath::Count
+                | TimerPath::DeadLetters
+                | TimerPath::DeadLetter(_) => {
                     matches!(method, Method::Get | Method::Head)
                 }
-                TimerPath::Bulk | TimerPath::Timestamps | TimerPath::References => false,
+                TimerPath::Bulk
+                | TimerPath::Timestamps
+                | TimerPath::References
+                | TimerPath::Replays
+                | TimerPath::Replay(_) => false,
                 TimerPath::Ping | TimerPath::Unknown => true,
             },
         }

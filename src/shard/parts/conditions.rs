@@ -16,7 +16,7 @@ use crate::wire::peer_message::TimerCopy;
 pub struct Seen {
     /// How far the timer is.
     pub key: StateKey,
-    /// Whether it has not ended.
+    /// Whether it has not ended. A timer whose last pop is kept as a dead letter has.
     pub is_live: bool,
     pub factor: u8,
     pub start: Tick,
@@ -35,7 +35,7 @@ impl Seen {
         let repeat_for_ms = held.repeat_for.get();
         let ended = once_of_ended(held.id, repeat_for_ms);
         let content = held.is_live().then(|| Content::decode(content));
-        let is_live = content.is_some();
+        let is_live = content.is_some_and(|content| !content.is_parked());
         let (name, once) = content.map_or((None, ended), identity_of);
         let key = held.key();
         Self { key, is_live, factor, start, interval_ms, repeat_for_ms, name, once }
@@ -49,7 +49,7 @@ impl Seen {
         let spread_ms = copy.body.map_or(0, |body| spread_ms(id, body.content));
         let now_ms = now.mono.tick_floor().0 + spread_ms;
         let start = Tick(now_ms - copy.start_ms.min(now_ms));
-        let is_live = content.is_some();
+        let is_live = content.is_some_and(|content| !content.is_parked());
         let ended = once_of_ended(id, repeat_for_ms);
         let (name, once) = content.map_or((None, ended), identity_of);
         let (version, sequence) = (Version(copy.standing.version), copy.standing.sequence);

@@ -15,5 +15,6 @@ pub(super) mod questions;
 pub(super) mod reads;
 pub(super) mod reconcile;
 pub(super) mod returned;
+pub(super) mod said;
 pub(super) mod turns;
 pub(super) mod writes;

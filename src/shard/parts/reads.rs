@@ -5,6 +5,7 @@ use crate::base::slots::{SlotKey, Slots};
 use crate::base::time::Tick;
 use crate::shard::effects::{Refusal, Requester};
 use crate::timer::version::StateKey;
+use crate::wire::dead_letter::LetterUse;
 use crate::wire::peer_message::TimerCopy;
 
 use super::conditions::Seen;
@@ -17,6 +18,8 @@ pub const READS_MAX: usize = 65_536;
 pub enum Reader {
     /// A client.
     Client(Requester),
+    /// A client, and what it wants done with the timer, which is to be a dead letter.
+    Letter(Requester, LetterUse),
     /// A write with a condition, by its key among those that wait for a decision.
     Condition(SlotKey),
 }

@@ -39,6 +39,9 @@ pub struct NewWrite<'a> {
     /// Whether the write depended on a condition and was found to meet it. What supersedes it came
     /// later.
     pub is_decided: bool,
+    /// Whether the write gives way to a newer state, of which its maker did not know. All writes of
+    /// the shard itself do; those of clients are made again above that state.
+    pub gives_way: bool,
 }
 
 impl NewWrite<'_> {
@@ -122,6 +125,8 @@ pub struct Waiting {
     pub reason: Refusal,
     /// Whether the id was minted for this write.
     pub is_create: bool,
+    /// Whether the write gives way to a newer state.
+    pub gives_way: bool,
     /// How often the write has been made.
     pub tries: u8,
     /// See [`NewWrite::is_decided`].

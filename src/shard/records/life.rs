@@ -38,14 +38,18 @@ impl Records {
             payload: self.payloads.insert(content),
             placement: self.placements.enter(&outline.placement),
             authority,
-            state: State::Armed,
+            state: Self::first_state(content),
             attempts: 0,
         };
         self.counts.timers += 1;
         self.enter_tallies(peers, &mut record);
         self.enter_counts(peers, tick, &record);
         let pops_at = self.takes_over_at(&record, tick);
-        self.put(slot.zip(held), record, pops_at)
+        let slot = self.put(slot.zip(held), record, pops_at);
+        if record.state == State::Parked {
+            self.enter_letter(slot);
+        }
+        slot
     }
 
     /// Holds a tombstone in place of what is held at `slot`, as [`Records::hold`] does. The
@@ -90,6 +94,9 @@ impl Records {
             false => numbers,
         };
         let id = record.id;
+        if record.state == State::Parked {
+            self.leave_letter(&record);
+        }
         let record = self.slab.get_mut(slot);
         let former = Former::of(record);
         let payload = record.payload;
@@ -141,7 +148,7 @@ impl Records {
             return self.entomb(tick, slot);
         }
         let pops_at = self.takes_over_at(&record, tick);
-        self.transition(slot, Next::Armed(pops_at));
+        self.transition(slot, Next::waiting(&record, pops_at));
     }
 
     /// Notes that so many pops of a timer are done, and that no attempt at the next pop has failed.
@@ -194,7 +201,7 @@ impl Records {
         let former_at = self.pops_at(&former);
         let record = self.replace(peers, tick, slot, placement);
         if record.placement != former.placement
-            && former.state == State::Armed
+            && matches!(former.state, State::Armed | State::Parked)
             && self.pops_at(&record) != former_at
         {
             let pops_at = self.takes_over_at(&record, tick);
@@ -269,6 +276,9 @@ impl Records {
         if held.is_live() {
             self.leave_tallies(held);
             self.leave_counts(tick, held);
+        }
+        if held.state == State::Parked {
+            self.leave_letter(held);
         }
         self.placements.leave(held.placement);
         if held.is_live() {

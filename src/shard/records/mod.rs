@@ -11,6 +11,7 @@
 //! | `InFlight`   | none                                | the callback ends                     |
 //! | `BackingOff` | wheel, until the next attempt       | the attempt is due                    |
 //! | `HandedOver` | wheel, until the pop is taken back  | news of another rank, or time is over |
+//! | `Parked`     | wheel, until its time is over       | replay, delete, or the time is over   |
 //! | `Tombstone`  | wheel, until its end                | the record is forgotten               |
 //!
 //! Between two of its lists a slot is in none: [`Records::come_due`], [`Records::next_waiting`] and
@@ -23,9 +24,11 @@ mod authorities;
 mod changes;
 mod flows;
 mod hosts;
+mod letters;
 mod life;
 mod outline;
 mod owners;
+mod parked;
 mod placements;
 mod record;
 mod room;
@@ -63,6 +66,7 @@ use super::config::ShardConfig;
 use super::tag_counts::TagCounts;
 use arrivals::Arrivals;
 use authorities::Authorities;
+use letters::Letters;
 use owners::Owners;
 use placements::Placements;
 use tallies::Tallies;
@@ -80,6 +84,8 @@ pub enum Next {
     BackingOff(Tick),
     /// Waits in the wheel for the news that another rank has popped.
     HandedOver(Tick),
+    /// Waits in the wheel for the end of its time as a dead letter. Only for a record that is one.
+    Parked(Tick),
     /// Waits in the wheel for its end. Only for a record that is a tombstone already.
     Tombstone(Tick),
 }
@@ -116,6 +122,7 @@ pub struct Records {
     hosts: Hosts,
     tags: TagCounts,
     owners: Owners,
+    letters: Letters,
     counts: Counts,
     limits: Limits,
     changes: Changes,
@@ -139,6 +146,7 @@ impl Records {
             hosts: Hosts::new(authorities, &config.callbacks, config.own),
             tags: TagCounts::new(config.tags_max, config.hash_seed),
             owners: Owners::new(config.hash_seed),
+            letters: Letters::default(),
             counts: Counts::default(),
             limits: Limits {
                 records_max: config.records_max,
@@ -342,7 +350,11 @@ impl Records {
         }
         assert!(record.is_live() == was_live, "a tombstone has given back what a timer holds");
         match next {
-            Next::Armed(at) | Next::BackingOff(at) | Next::HandedOver(at) | Next::Tombstone(at) => {
+            Next::Armed(at)
+            | Next::BackingOff(at)
+            | Next::HandedOver(at)
+            | Next::Parked(at)
+            | Next::Tombstone(at) => {
                 self.file(slot, former, at);
             }
             Next::Ready(host) => {
@@ -401,6 +413,16 @@ impl Former {
 }
 
 impl Next {
+    /// The state of a live record that nobody is at: it waits for its pop, or for its end, if it is
+    /// a dead letter.
+    #[inline]
+    pub fn waiting(record: &Record, at: Tick) -> Self {
+        match record.state {
+            State::Parked => Self::Parked(at),
+            _ => Self::Armed(at),
+        }
+    }
+
     #[inline]
     fn state(self) -> State {
         match self {
@@ -409,6 +431,7 @@ impl Next {
             Next::InFlight => State::InFlight,
             Next::BackingOff(_) => State::BackingOff,
             Next::HandedOver(_) => State::HandedOver,
+            Next::Parked(_) => State::Parked,
             Next::Tombstone(_) => State::Tombstone,
         }
     }

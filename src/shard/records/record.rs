@@ -26,17 +26,29 @@ pub enum State {
     /// Waits in the wheel until the next rank tells of the pop, or until the pop is taken back. The
     /// pop failed here, or came too late.
     HandedOver,
+    /// A pop that was given up, kept as a dead letter until its time is over, in the wheel. It does
+    /// not pop.
+    Parked,
     /// Deleted, or popped for the last time. Waits for its end, in the wheel.
     Tombstone,
 }
 
 impl State {
+    /// The states of a timer that has pops left, and of a dead letter.
+    pub const LIVE: [State; 6] = [
+        State::Armed,
+        State::Ready,
+        State::InFlight,
+        State::BackingOff,
+        State::HandedOver,
+        State::Parked,
+    ];
     /// The states of a timer that has pops left.
-    pub const LIVE: [State; 5] =
+    pub const POPPING: [State; 5] =
         [State::Armed, State::Ready, State::InFlight, State::BackingOff, State::HandedOver];
     /// The states in which a slot is in the wheel.
-    pub const FILED: [State; 4] =
-        [State::Armed, State::BackingOff, State::HandedOver, State::Tombstone];
+    pub const FILED: [State; 5] =
+        [State::Armed, State::BackingOff, State::HandedOver, State::Parked, State::Tombstone];
 }
 
 /// A timer or a tombstone.

@@ -12,15 +12,15 @@ use crate::base::ids::Slot;
 /// The numbers of one shard.
 #[derive(Debug, Default)]
 pub struct Tallies {
-    /// Tallied timers by state, as [`State::LIVE`] numbers them.
-    states: [u64; State::LIVE.len()],
+    /// Tallied timers by state, as [`State::POPPING`] numbers them.
+    states: [u64; State::POPPING.len()],
     /// Where the walk goes on; `None`: all marks are up to date.
     pub(super) next: Option<Slot>,
 }
 
 impl Tallies {
-    /// Tallied timers by state, as [`State::LIVE`] numbers them.
-    pub fn states(&self) -> [u64; State::LIVE.len()] {
+    /// Tallied timers by state, as [`State::POPPING`] numbers them.
+    pub fn states(&self) -> [u64; State::POPPING.len()] {
         self.states
     }
 

@@ -1,4 +1,4 @@
-//! When a timer is tallied: it lives, and this node is the first to pop ([`super::tallies`]).
+//! When a timer is tallied: it is to pop, and this node is the first to do so ([`super::tallies`]).
 
 use super::tags::pops_first;
 use super::{Record, Records, State, Tallies};
@@ -17,7 +17,7 @@ impl Records {
     /// Tallies a live record that is about to be put in, if this node is the first to pop.
     #[inline]
     pub(super) fn enter_tallies(&mut self, peers: &Peers, record: &mut Record) {
-        let is_first = self.pops_first(peers, record);
+        let is_first = record.state != State::Parked && self.pops_first(peers, record);
         record.repeat_for = record.repeat_for.marked(is_first);
         if is_first {
             self.tallies.enter(record.state);
@@ -37,8 +37,9 @@ impl Records {
     /// Brings the mark of a live record up to date, because its placement is another.
     pub(super) fn tally_again(&mut self, peers: &Peers, slot: Slot) {
         let record = *self.slab.get(slot);
-        let is_first = record.is_live() && self.pops_first(peers, &record);
-        if !record.is_live() || is_first == record.repeat_for.is_marked() {
+        let may_pop = record.is_live() && record.state != State::Parked;
+        let is_first = may_pop && self.pops_first(peers, &record);
+        if !may_pop || is_first == record.repeat_for.is_marked() {
             return;
         }
         self.leave_tallies(&record);
@@ -88,19 +89,20 @@ impl Records {
     /// Checks that the tallies are those of the marks, and the marks right where all are up to
     /// date.
     pub(super) fn audit_tallies(&self, peers: &Peers) -> Result<(), String> {
-        let mut states = [0; State::LIVE.len()];
+        let mut states = [0; State::POPPING.len()];
         let mut marked = 0;
         for slot in self.slab.occupied_from(Slot(0)) {
             let record = self.slab.get(slot);
             let is_marked = record.repeat_for.is_marked();
-            if is_marked && !record.is_live() {
-                return Err(format!("a tombstone at {slot:?} is tallied"));
+            if is_marked && (!record.is_live() || record.state == State::Parked) {
+                return Err(format!("{slot:?} does not pop any more, and is tallied"));
             }
             if is_marked {
                 states[record.state as usize] += 1;
                 marked += 1;
             }
-            let is_first = record.is_live() && self.is_first(peers, record);
+            let may_pop = record.is_live() && record.state != State::Parked;
+            let is_first = may_pop && self.is_first(peers, record);
             if self.tallies.is_settled() && is_marked != is_first {
                 return Err(format!("{:?} is tallied: {is_marked}, not {is_first}", record.id));
             }

@@ -1,0 +1,92 @@
+//! Dead letters that are tried again or deleted by a filter: a page of a list is put together, then
+//! its letters are used one after the other, as if a client had named each.
+//!
+//! No clock, no socket.
+
+use crate::base::ids::ShardIndex;
+use crate::base::slots::{SlotKey, Slots};
+use crate::shard::effects::{Answer, Internal, ListPage, ListedTimer, Reply, Requester, Target};
+use crate::wire::dead_letter::LetterUse;
+
+/// The `connection` of a requester that uses letters of a page. No client has it.
+pub(crate) const LETTERS: u32 = u32::MAX - 3;
+
+/// A page whose letters are being used.
+#[derive(Debug)]
+struct Job {
+    to: Requester,
+    page: ListPage,
+    left: usize,
+}
+
+/// All pages of a core whose letters are being used. Each was a page of a list before, of which
+/// there are few at a time; so are these.
+#[derive(Debug, Default)]
+pub(crate) struct LetterJobs {
+    jobs: Slots<Job>,
+    /// What is to be asked, and in whose name.
+    orders: Vec<(Requester, Target, LetterUse)>,
+}
+
+impl LetterJobs {
+    /// Takes a page that is complete. Returns it at once if nothing is to be done with its letters.
+    /// Otherwise there are orders.
+    pub fn begin(&mut self, own: ShardIndex, reply: Reply) -> Option<Reply> {
+        let is_job = |page: &ListPage| {
+            matches!(page.letters, Some(LetterUse::Replay | LetterUse::Delete))
+                && !page.timers.is_empty()
+        };
+        let (to, mut page) = match reply.answer {
+            Answer::Internal(internal) => match *internal {
+                Internal::List(page) if is_job(&page) => (reply.to, page),
+                other => {
+                    let answer = Answer::Internal(Box::new(other));
+                    return Some(Reply { answer, ..reply });
+                }
+            },
+            answer => return Some(Reply { answer, ..reply }),
+        };
+        let wanted = page.letters.unwrap_or(LetterUse::Show);
+        let timers = std::mem::take(&mut page.timers);
+        let key = self.jobs.insert(Job { to, page, left: timers.len() });
+        let SlotKey { index, generation } = key;
+        let from = Requester { shard: own, connection: LETTERS, generation, request: index };
+        self.orders.extend(timers.iter().map(|timer| (from, target_of(timer), wanted)));
+        None
+    }
+
+    /// Whether there are orders.
+    #[inline]
+    pub fn has_orders(&self) -> bool {
+        !self.orders.is_empty()
+    }
+
+    /// Takes what is to be asked, and in whose name.
+    pub fn take_orders(&mut self) -> Vec<(Requester, Target, LetterUse)> {
+        std::mem::take(&mut self.orders)
+    }
+
+    /// Takes the answer about one letter. Returns the answer about all, if it is the last.
+    pub fn take(&mut self, reply: &Reply) -> Option<Reply> {
+        let key = SlotKey { index: reply.to.request, generation: reply.to.generation };
+        let job = self.jobs.get_mut(key)?;
+        job.left = job.left.saturating_sub(1);
+        match reply.answer {
+            Answer::Done { .. } | Answer::Identified(_) => job.page.used += 1,
+            // Somebody else was faster.
+            Answer::NotFound => {}
+            _ => job.page.refused += 1,
+        }
+        if job.left > 0 {
+            return None;
+        }
+        let job = self.jobs.remove(key)?;
+        let answer = Answer::Internal(Box::new(Internal::List(job.page)));
+        Some(Reply { to: job.to, answer, after: reply.after })
+    }
+}
+
+fn target_of(timer: &ListedTimer) -> Target {
+    let view = &timer.view;
+    Target { id: view.id, factor: Some(view.factor), filter: Some(view.filter) }
+}

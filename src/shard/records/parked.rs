@@ -1,0 +1,43 @@
+//! Which records are dead letters, and how they are counted.
+
+use super::letters::{Age, Letters};
+use super::{Record, Records, State};
+use crate::base::ids::Slot;
+use crate::timer::definition::{Content, has_attributes};
+
+impl Records {
+    /// The dead letters.
+    pub fn letters(&self) -> &Letters {
+        &self.letters
+    }
+
+    /// The state in which a record with this content begins. Cost for a timer without attributes: a
+    /// comparison of bytes that were written a moment ago.
+    #[inline]
+    pub(super) fn first_state(content: &[u8]) -> State {
+        match has_attributes(content) && Content::decode(content).is_parked() {
+            true => State::Parked,
+            false => State::Armed,
+        }
+    }
+
+    fn age_of(&self, record: &Record) -> (Age, u64) {
+        let content = self.payloads.get(record.payload);
+        let letter = Content::decode(content).attributes().letter;
+        ((letter.map_or(0, |letter| letter.given_up_ms), record.id), content.len() as u64)
+    }
+
+    /// Counts a letter that has been put at a slot.
+    #[cold]
+    pub(super) fn enter_letter(&mut self, slot: Slot) {
+        let counted = self.age_of(self.slab.get(slot));
+        self.letters.enter(counted, slot);
+    }
+
+    /// Counts a letter less. Its content is still there.
+    #[cold]
+    pub(super) fn leave_letter(&mut self, record: &Record) {
+        let counted = self.age_of(record);
+        self.letters.leave(counted);
+    }
+}
