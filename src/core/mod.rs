@@ -252,7 +252,7 @@ impl Core {
         self.lists.tick(now, of, &mut orders, &mut self.outbox.replies);
         self.counts.tick(now, of, &mut orders, &mut self.outbox.replies);
         if self.outbox.replies.len() > before {
-            self.use_late_pages(now, before);
+            self.use_late_pages(now);
         }
         for Order { whom, from, ask } in orders {
             match whom {
@@ -267,10 +267,10 @@ impl Core {
     }
 
     /// Does what clients want done with the letters of pages that end without all that was asked
-    /// for, from this place among the answers on.
+    /// for. Other answers stay.
     #[cold]
-    fn use_late_pages(&mut self, now: Now, from: usize) {
-        for page in self.outbox.replies.split_off(from) {
+    fn use_late_pages(&mut self, now: Now) {
+        for page in std::mem::take(&mut self.outbox.replies) {
             let page = self.letter_jobs.begin(self.own, page);
             self.outbox.replies.extend(page);
         }

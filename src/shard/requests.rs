@@ -85,6 +85,7 @@ impl Shard {
         }
     }
 
+    #[inline(always)]
     fn create(
         &mut self,
         now: Now,
@@ -114,6 +115,7 @@ impl Shard {
 
     /// A new id that no record has. A client may have chosen any id, and may have put a timer back
     /// that a crash took with its id.
+    #[inline(always)]
     pub(super) fn free_id(&mut self, now: Now) -> Option<TimerId> {
         (0..MINTED_MAX).find_map(|_| {
             let id = self.minting.mint(now)?;
@@ -280,6 +282,7 @@ impl Shard {
 
     /// The plan of a timer that no node holds yet: live nodes. Nodes without room are named only
     /// where the others do not suffice.
+    #[inline(always)]
     pub(super) fn plan_create(&self, id: TimerId, factor: u8) -> Plan {
         let (view, members) = (&self.peers.view, self.peers.not_dead());
         let roomy = members.minus(self.peers.full(self.turns.at));

@@ -35,6 +35,10 @@ pub enum Paged {
 impl Paged {
     /// What the head of such a GET asks for; `None`: it is another request.
     pub fn of(line: &RequestLine, query: Option<&str>, head: &[u8]) -> Option<Box<Self>> {
+        let is_create = line.method == Method::Post && line.path == TimerPath::Collection;
+        if is_create {
+            return None;
+        }
         let query = query.unwrap_or("");
         let paged = match (line.path, line.method) {
             (TimerPath::Collection, Method::Get) if is_of_nodes(query) => {
