@@ -180,8 +180,7 @@ impl Shard {
                 }
                 CallbackOutcome::Stale if self.waits_for_others(tick, ticket.slot, outbox) => {}
                 CallbackOutcome::Stale if self.is_retry_too_old(tick, ticket.slot) => {
-                    self.counters.given_up += 1;
-                    self.pop_over(now, ticket.slot, false, outbox);
+                    self.give_up(now, ticket.slot, GivenUp::Age, outbox);
                 }
                 CallbackOutcome::Stale if self.records.hosts().is_paused(ticket.host) => {
                     self.wait_at_host(ticket.slot, ticket.host);
