@@ -118,8 +118,7 @@ impl Shard {
             if self.is_left_to_next_rank(tick, &record) {
                 self.hand_over(tick, slot);
             } else if record.attempts > 0 && self.is_too_old(tick, &record) {
-                self.counters.given_up += 1;
-                self.pop_over(now, slot, false, outbox);
+                self.give_up(now, slot, GivenUp::Age, outbox);
             } else if !self.is_doubtful(tick, slot, &record, outbox) {
                 self.attempt(now, slot, &record, host, outbox);
             }

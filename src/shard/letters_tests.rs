@@ -212,8 +212,7 @@ fn a_letter_is_deleted_replaced_or_shown_and_a_timer_is_none() {
     cluster.pass_to(20_000);
     cluster.put(0, letter, (1_000, 1_000), 1);
     assert!(ids(&mut cluster, 0).is_empty());
-    // Counters are those of the last turn.
-    cluster.pass_to(20_010);
+    cluster.pass_to(20_001);
     assert_eq!(cluster.shard(0).counters().letter_bytes, 0);
     cluster.audit();
 }
