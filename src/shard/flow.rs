@@ -13,6 +13,7 @@ use crate::base::ids::{HostId, PeerIndex, ShardIndex, Slot};
 use crate::base::limits::RANK_DELAY_MS;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
+use crate::wire::dead_letter::GivenUp;
 use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult};
 
 use super::Shard;
