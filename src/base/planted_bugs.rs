@@ -140,6 +140,14 @@ pub enum Bug {
     PopOfPolicyNotKept = 86,
     /// A timer that follows the calendar uses a sequence number again.
     CalendarRepeatsSequence = 92,
+    /// A write on condition of a version is made whatever the version is.
+    VersionNotCompared = 98,
+    /// A create with a key that was made is made again.
+    KeyMadeAgain = 99,
+    /// A timer that follows the calendar makes up for all that it missed.
+    CalendarMakesUpForAll = 96,
+    /// A timer that follows the calendar leaves out what came while it was late.
+    CalendarMakesUpForNothing = 97,
     /// An attempt does not use up its moment, so that the next one follows at once.
     MomentUsedTwice = 93,
     /// A callback begins at a destination that is paused.
@@ -159,7 +167,7 @@ impl Bug {
     }
 
     /// The bugs that the simulator of one node must find.
-    pub const ONE_NODE: [Bug; 16] = [
+    pub const ONE_NODE: [Bug; 19] = [
         Bug::DrainOneTooFew,
         Bug::FileTwoAhead,
         Bug::RepeatForOffByOne,
@@ -176,10 +184,13 @@ impl Bug {
         Bug::PolicyWithoutPauses,
         Bug::MomentUsedTwice,
         Bug::PauseOverlooked,
+        Bug::CalendarRepeatsSequence,
+        Bug::CalendarMakesUpForAll,
+        Bug::CalendarMakesUpForNothing,
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.
-    pub const CLUSTER: [Bug; 19] = [
+    pub const CLUSTER: [Bug; 21] = [
         Bug::SkipOneReplica,
         Bug::DoNotTellReplicasOfPop,
         Bug::DropTombstonesAtRestart,
@@ -199,6 +210,8 @@ impl Bug {
         Bug::RateNotDivided,
         Bug::DelayedPopKept,
         Bug::ConditionNotJudged,
+        Bug::VersionNotCompared,
+        Bug::KeyMadeAgain,
     ];
 
     /// The bugs of the journal. The simulators with a disk must find each.
