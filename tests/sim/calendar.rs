@@ -25,7 +25,7 @@ const DAY_MS: u64 = 24 * HOUR_MS;
 /// A pop that is at most so late is made, whatever its catch-up window is.
 const LATE_MS: u64 = 10_000;
 /// Most moments between two pops that are looked at.
-const MOMENTS_MAX: u64 = 20_000;
+const MOMENTS_MAX: usize = 20_000;
 
 /// What an expression says, so that its moments can be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -283,8 +283,9 @@ impl Model {
                 false => Ok(()),
             };
         }
-        self.may_jump(begun, write, &shown)
-            .map_or(Ok(()), |what| broken("T13", format!("{story}: {what}, {shown:?} {cron:?}")))?;
+        if let Some(what) = self.must_not_jump(begun, write, &shown) {
+            return broken("T13", format!("{story}: {what}, {shown:?} {cron:?}"));
+        }
         self.tally.given_up_max += shown.done - cron.done;
         self.unfile(id);
         let next = Cron { due_ms: shown.due_ms, done: shown.done, ..cron };
@@ -294,7 +295,12 @@ impl Model {
     }
 
     /// Why a pop must not come instead of the expected one; `None`: it may.
-    fn may_jump(&self, begun: &Begun<'_>, write: &Write, shown: &CronTiming<'_>) -> Option<&str> {
+    fn must_not_jump(
+        &self,
+        begun: &Begun<'_>,
+        write: &Write,
+        shown: &CronTiming<'_>,
+    ) -> Option<&'static str> {
         let cron = write.cron().expect("asked before");
         let skipped = shown.done.saturating_sub(cron.done);
         if skipped == 0 || shown.due_ms <= cron.due_ms {
@@ -320,14 +326,14 @@ impl Model {
         let moments = std::iter::successors(Some(cron.due_ms), |ms| {
             Some(cron.pattern.next_after(*ms)).filter(|ms| *ms < shown.due_ms)
         });
-        let (count, last) = moments.take(MOMENTS_MAX as usize).fold((0, 0), |(count, _), ms| {
-            let next: (u64, u64) = (count + 1, ms);
-            next
-        });
+        let (mut count, mut last_ms) = (0, 0);
+        for ms in moments.take(MOMENTS_MAX) {
+            (count, last_ms) = (count + 1, ms);
+        }
         if count < skipped {
             return Some("more numbers than moments");
         }
-        let is_too_late = last + cron.catch_up_ms.max(LATE_MS) < begun.now.wall.0;
+        let is_too_late = last_ms + cron.catch_up_ms.max(LATE_MS) < begun.now.wall.0;
         if count > skipped && !is_too_late && !self.has_clock_steps {
             return Some("a moment is left out within the window");
         }

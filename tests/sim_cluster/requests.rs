@@ -216,39 +216,16 @@ impl World {
         self.unanswered.retain(|(_, unanswered)| *unanswered != name);
         let numbers = [name as u64, place.node as u64, answer_number(&reply.answer), 0];
         self.trace.add(self.now_ns, "answer", numbers);
-        let done = match &reply.answer {
-            Answer::Done { id, factor, filter } => Some((id, factor, filter)),
-            Answer::Identified(made) => {
-                self.model.keyed(ask.write, made.version, (sent_ns, self.now_ns))?;
-                Some((&made.id, &made.factor, &made.filter))
-            }
-            _ => None,
-        };
         match &reply.answer {
-            Answer::Done { .. } | Answer::Identified(_) => {
-                let (id, factor, filter) = done.expect("found above");
-                let name = ask.write;
-                if ask.id.is_some_and(|asked| asked != id.0) || ask.is_read {
-                    return broken("R2", format!("{name} asked for {ask:?}, answered for {id:?}"));
-                }
-                self.model.named(name, id.0)?;
-                self.model.closed(name, self.now_ns, Closed::Done);
-                match ask.condition {
-                    Some(Condition::Absent) => self.model.claimed(name, self.now_ns)?,
-                    Some(Condition::Version(version)) => {
-                        self.model.matched(name, version, self.now_ns)?;
-                    }
-                    _ => {}
-                }
+            Answer::Done { id, factor, filter } => {
+                self.is_made(ask, (id.0, *factor, *filter), place)?;
                 if !is_lost && ask.id.is_none() {
                     self.created.insert(operation.name, (id.0, *factor, *filter));
                 }
-                self.schedule(self.now_ns, Event::Acknowledged(name));
-                for after_ms in PROBES_MS {
-                    self.schedule(self.now_ns + after_ms * 1_000_000, Event::Probe(name));
-                }
-                self.schedule_pop(name, 1);
-                self.doom(place.node, Doom::Answer);
+            }
+            Answer::Identified(made) => {
+                self.model.keyed(ask.write, made.version, (sent_ns, self.now_ns))?;
+                self.is_made(ask, (made.id.0, made.factor, made.filter), place)?;
             }
             Answer::Found(view) => {
                 self.model.versions.read(view.id.0, view.version);
@@ -256,21 +233,7 @@ impl World {
             }
             Answer::NotFound => self.model.read(self.now_ns, sent_ns, ask.id, None)?,
             Answer::Internal(_) => unreachable!("its number was asked for above"),
-            Answer::Refused(refusal) => {
-                *self.refusals.entry(format!("{refusal:?}")).or_insert(0) += 1;
-                match *refusal {
-                    Refusal::Unmet if ask.condition == Some(Condition::Absent) => {
-                        self.model.unclaimed(name)?;
-                    }
-                    Refusal::OtherBody => {
-                        return broken("N4", format!("{name}: another body under its key"));
-                    }
-                    _ => {}
-                }
-                if !leaves_open(*refusal) {
-                    self.had_no_effect(ask);
-                }
-            }
+            Answer::Refused(refusal) => self.is_refused(ask, *refusal)?,
         }
         if !is_lost {
             let is_refused = matches!(reply.answer, Answer::Refused(_));
@@ -280,6 +243,46 @@ impl World {
                 return Ok(());
             }
             asked.is_over = true;
+        }
+        Ok(())
+    }
+
+    /// Takes an answer that says that a write is made.
+    fn is_made(&mut self, ask: Ask, made: (u64, u8, u64), place: CoreAt) -> Checked {
+        let (name, (id, ..)) = (ask.write, made);
+        if ask.id.is_some_and(|asked| asked != id) || ask.is_read {
+            return broken("R2", format!("{name} asked for {ask:?}, answered for {made:?}"));
+        }
+        self.model.named(name, id)?;
+        self.model.closed(name, self.now_ns, Closed::Done);
+        match ask.condition {
+            Some(Condition::Absent) => self.model.claimed(name, self.now_ns)?,
+            Some(Condition::Version(version)) => self.model.matched(name, version, self.now_ns)?,
+            _ => {}
+        }
+        self.schedule(self.now_ns, Event::Acknowledged(name));
+        for after_ms in PROBES_MS {
+            self.schedule(self.now_ns + after_ms * 1_000_000, Event::Probe(name));
+        }
+        self.schedule_pop(name, 1);
+        self.doom(place.node, Doom::Answer);
+        Ok(())
+    }
+
+    /// Takes an answer that says why a write is not made.
+    fn is_refused(&mut self, ask: Ask, refusal: Refusal) -> Checked {
+        *self.refusals.entry(format!("{refusal:?}")).or_insert(0) += 1;
+        match refusal {
+            Refusal::Unmet if ask.condition == Some(Condition::Absent) => {
+                self.model.unclaimed(ask.name)?;
+            }
+            Refusal::OtherBody => {
+                return broken("N4", format!("{}: another body under its key", ask.name));
+            }
+            _ => {}
+        }
+        if !leaves_open(refusal) {
+            self.had_no_effect(ask);
         }
         Ok(())
     }
