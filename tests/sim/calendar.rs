@@ -326,15 +326,13 @@ impl Model {
         let moments = std::iter::successors(Some(cron.due_ms), |ms| {
             Some(cron.pattern.next_after(*ms)).filter(|ms| *ms < shown.due_ms)
         });
-        let (mut count, mut last_ms) = (0, 0);
-        for ms in moments.take(MOMENTS_MAX) {
-            (count, last_ms) = (count + 1, ms);
-        }
-        if count < skipped {
+        let moments: Vec<u64> = moments.take(MOMENTS_MAX).collect();
+        let Some(left_out) = moments.len().checked_sub(skipped as usize) else {
             return Some("more numbers than moments");
-        }
-        let is_too_late = last_ms + cron.catch_up_ms.max(LATE_MS) < begun.now.wall.0;
-        if count > skipped && !is_too_late && !self.has_clock_steps {
+        };
+        // At least so many moments must have been missed for too long.
+        let missed_ms = moments[left_out] + cron.catch_up_ms.max(LATE_MS);
+        if left_out > 0 && missed_ms >= begun.now.wall.0 && !self.has_clock_steps {
             return Some("a moment is left out within the window");
         }
         None

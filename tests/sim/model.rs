@@ -26,6 +26,8 @@ pub type Moment = u64;
 pub const TROUBLE_FAILURES: u32 = 8;
 /// Least life of a tombstone in milliseconds, less the longest turn.
 const TOMBSTONE_MS: u64 = 10_000 - 10;
+/// Longest time for which cores may get no time between a request and its being taken.
+const STALLS_MS: u64 = 50_000;
 /// More pops of a calendar than a run gives up.
 pub const CALENDAR_POPS_MAX: u64 = 100_000;
 
@@ -262,6 +264,7 @@ pub struct Model {
     pub windows: Windows,
     pub give_up_ms: u64,
     pub has_clock_steps: bool,
+    has_stalls: bool,
     /// What the wall clock shows when the run begins.
     pub wall_ms: u64,
     /// Longest time from a failure, or from a host's recovery, to the next look at a pop.
@@ -283,6 +286,7 @@ impl Model {
             windows: Windows::default(),
             give_up_ms: options.callbacks.give_up_ms,
             has_clock_steps: options.has_clock_steps,
+            has_stalls: options.has_stalls,
             wall_ms: options.wall_ms,
             look_ms: longest + longest / 2 + 2,
             buried: vec![BTreeMap::new(); cores],
@@ -332,7 +336,9 @@ impl Model {
         let was_live = timer.certain().is_some_and(|held| held.wish.is_some() && !held.has_ended);
         let tick = write.asked_ns / 1_000_000;
         let is_live = was_live && !self.may_have_ended(id, tick);
-        if !is_live && buried.is_none_or(|until| until <= tick) {
+        // A core that gets no time takes the request later.
+        let taken = tick + if self.has_stalls { STALLS_MS } else { 0 };
+        if !is_live && buried.is_none_or(|until| until <= taken) {
             // The shard need not hold anything of the timer. After the wall clock was set back the
             // version may be lower.
             self.timers.get_mut(&id).expect("entered above").version = None;
