@@ -140,6 +140,14 @@ pub enum Bug {
     PopOfPolicyNotKept = 86,
     /// A timer that follows the calendar uses a sequence number again.
     CalendarRepeatsSequence = 92,
+    /// A write on condition of a version is made whatever the version is.
+    VersionNotCompared = 98,
+    /// A create with a key that was made is made again.
+    KeyMadeAgain = 99,
+    /// A timer that follows the calendar makes up for all that it missed.
+    CalendarMakesUpForAll = 96,
+    /// A timer that follows the calendar leaves out what came while it was late.
+    CalendarMakesUpForNothing = 97,
     /// An attempt does not use up its moment, so that the next one follows at once.
     MomentUsedTwice = 93,
     /// A callback begins at a destination that is paused.
@@ -151,9 +159,9 @@ pub enum Bug {
     /// A pop that is given up leaves no dead letter.
     GivenUpLeavesNoLetter = 90,
     /// A dead letter that leaves for another one is not counted.
-    LetterLeavesUncounted = 96,
+    LetterLeavesUncounted = 100,
     /// Dead letters are kept however many there are.
-    LettersWithoutBound = 97,
+    LettersWithoutBound = 101,
 }
 
 impl Bug {
@@ -165,7 +173,7 @@ impl Bug {
     }
 
     /// The bugs that the simulator of one node must find.
-    pub const ONE_NODE: [Bug; 19] = [
+    pub const ONE_NODE: [Bug; 22] = [
         Bug::DrainOneTooFew,
         Bug::FileTwoAhead,
         Bug::RepeatForOffByOne,
@@ -185,10 +193,13 @@ impl Bug {
         Bug::GivenUpLeavesNoLetter,
         Bug::LetterLeavesUncounted,
         Bug::LettersWithoutBound,
+        Bug::CalendarRepeatsSequence,
+        Bug::CalendarMakesUpForAll,
+        Bug::CalendarMakesUpForNothing,
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.
-    pub const CLUSTER: [Bug; 20] = [
+    pub const CLUSTER: [Bug; 22] = [
         Bug::SkipOneReplica,
         Bug::DoNotTellReplicasOfPop,
         Bug::DropTombstonesAtRestart,
@@ -209,6 +220,8 @@ impl Bug {
         Bug::DelayedPopKept,
         Bug::ConditionNotJudged,
         Bug::GivenUpLeavesNoLetter,
+        Bug::VersionNotCompared,
+        Bug::KeyMadeAgain,
     ];
 
     /// The bugs of the journal. The simulators with a disk must find each.

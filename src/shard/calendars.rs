@@ -6,6 +6,7 @@
 use crate::base::ids::{PeerSet, Slot};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
+use crate::timer::calendar::LATE_MS;
 use crate::timer::definition::{
     Content, encode_with_attributes, has_attributes, spread_ms, with_owner,
 };
@@ -15,9 +16,6 @@ use crate::wire::attributes::CronTiming;
 use super::Shard;
 use super::effects::Outbox;
 use super::records::{Outline, Placement, Record, Records};
-
-/// A pop that is so late is looked at: it may have been missed. Other ranks pop some seconds late.
-const LATE_MS: u64 = 10_000;
 
 /// The calendar that a live record follows.
 fn timing_of<'r>(records: &'r Records, record: &Record) -> Option<CronTiming<'r>> {

@@ -115,6 +115,16 @@ fn what_is_missed_is_made_up_for_within_the_window_and_left_out_beyond() {
 }
 
 #[test]
+fn what_is_at_most_ten_seconds_late_comes_whatever_the_window() {
+    let mut cluster = Cluster::new(1, true);
+    let timing = CronTiming { expression: "*/2 * * * * *", catch_up_ms: 0, ..EACH_TEN_SECONDS };
+    follow(&mut cluster, timing, 1);
+    cluster.skip_to(9_500);
+    let at = pops(&mut cluster, 9_600);
+    assert!((4..=5).contains(&at.len()), "{at:?}");
+}
+
+#[test]
 fn all_replicas_follow_and_the_next_rank_goes_on_after_a_death() {
     let mut cluster = Cluster::new(3, true);
     cluster.run_until(10);

@@ -409,8 +409,8 @@ impl Shard {
         if let Some(pause_ms) = self.calendar_pause_ms(record) {
             return at.min(schedule.due(sequence) + pause_ms);
         }
-        // The age that a policy allows counts from the due time, whatever happened meanwhile, once a
-        // pop was tried.
+        // The age that a policy allows counts from the due time, whatever happened meanwhile, once
+        // the pop was tried.
         if !schedule.is_last(sequence) || policy.is_some() && record.attempts > 0 {
             return at;
         }

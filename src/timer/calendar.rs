@@ -10,11 +10,16 @@ use croner::parser::{CronParser, Seconds, Year};
 use jiff::Timestamp;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
+use crate::base::planted::{Bug, is_planted};
 use crate::wire::attributes::{CRON_BYTES_MAX, CronTiming};
 
 /// How many years ahead a moment is looked for: two turns of the calendar of weekdays, so that a 29
 /// February that is a Monday is found across the year 2100. A search in vain takes 0.5 ms.
 const YEARS_AHEAD: i16 = 60;
+
+/// A pop that is at most so late is made, whatever its client allows: the one before may have been
+/// tried until then, and other ranks pop some seconds late.
+pub const LATE_MS: u64 = 10_000;
 
 /// Why there is no calendar.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -60,8 +65,13 @@ impl Calendar {
     /// When the pop after the present one is due, without those that are missed for longer than the
     /// timer allows; `None`: the timer has no further pop.
     pub fn follow(&self, timing: &CronTiming<'_>, wall_ms: u64) -> Option<u64> {
+        let catch_up_ms = match timing.catch_up_ms {
+            _ if is_planted(Bug::CalendarMakesUpForAll) => u64::MAX - 1,
+            _ if is_planted(Bug::CalendarMakesUpForNothing) => 0,
+            catch_up_ms => catch_up_ms.max(LATE_MS),
+        };
         // What is missed for long is left out.
-        let since_ms = timing.due_ms.max(wall_ms.saturating_sub(timing.catch_up_ms + 1));
+        let since_ms = timing.due_ms.max(wall_ms.saturating_sub(catch_up_ms + 1));
         self.next_of(timing, since_ms)
     }
 

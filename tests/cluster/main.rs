@@ -24,6 +24,7 @@ mod wires;
 mod abc;
 mod bulk;
 mod cables;
+mod calendar;
 mod dead_letters;
 mod deaths;
 mod destinations;
@@ -56,6 +57,7 @@ const STORIES: &[&[Story]] = &[
     nonsense::STORIES,
     splits::STORIES,
     names::STORIES,
+    calendar::STORIES,
     scaling::STORIES,
     deaths::STORIES,
     destinations::STORIES,

@@ -15,6 +15,7 @@ use super::harness::Node;
 pub const STORIES: &[Story] = &[
     ("what_the_original_does_not_have_survives_a_kill", survives),
     ("a_pop_in_back_off_is_tried_again_after_a_kill", tried_again),
+    ("a_timer_of_the_calendar_goes_on_after_a_kill", calendar_goes_on),
 ];
 
 /// A callback server that fails until it is told to be well.
@@ -153,5 +154,41 @@ fn tried_again() {
     let hourly = server.await_callbacks("/hourly", 3);
     await_end(&node, &timers[1]);
     assert_eq!((hourly.len(), server.seen("/quick").len()), (3, quick_before));
+    node.stop();
+}
+
+/// What came while no process ran is made up for, under the next numbers. A pop that the process
+/// could not write down any more comes again.
+fn calendar_goes_on() {
+    let server = Server::start();
+    server.is_well.store(true, SeqCst);
+    let mut node = Node::alone();
+    node.start();
+    let timing = json!({"cron": "* * * * * *", "catch-up-window": "PT10M"});
+    let path = node.create(&document(&server, "/tick", timing).to_string());
+    let seen = server.await_callbacks("/tick", 3);
+    let sequences = |seen: &[Callback]| seen.iter().map(Callback::sequence).collect::<Vec<_>>();
+    assert_eq!(sequences(&seen), (1..=seen.len() as u64).collect::<Vec<_>>(), "none is doubled");
+    for kills in 1..=2 {
+        node.kill();
+        let before = server.seen("/tick").len();
+        std::thread::sleep(Duration::from_secs(3));
+        node.start();
+        let seen = sequences(&server.await_callbacks("/tick", before + 6));
+        let mut firsts = seen.clone();
+        firsts.dedup();
+        assert_eq!(firsts, (1..=firsts.len() as u64).collect::<Vec<_>>(), "{seen:?}");
+        assert!(seen.len() - firsts.len() <= kills, "{seen:?}");
+    }
+    let done = shown(&node, &path)["timing"]["sequence-number"].as_u64();
+    assert!(done >= Some(12), "{done:?}");
+    assert_eq!(node.request("DELETE", &path, "").status, 200);
+    let seen = server.seen("/tick").len();
+    node.kill();
+    node.start();
+    assert_eq!(node.request("GET", &path, "").status, 404);
+    std::thread::sleep(Duration::from_millis(1_500));
+    // One may have been under way when the timer was deleted.
+    assert!(server.seen("/tick").len() <= seen + 1);
     node.stop();
 }

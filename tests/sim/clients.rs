@@ -6,6 +6,7 @@ use chronos::base::limits::INTERVAL_MS_MAX;
 use kit::simulator::callback_world::Behaviour;
 use kit::simulator::random::{Purpose, Stream};
 
+use super::calendar;
 use super::driver::PHASES;
 use super::extras::Extras;
 use super::options::Options;
@@ -114,6 +115,13 @@ fn operations(options: &Options) -> Vec<Operation> {
             let at_ns = at_ns + draw.pick(&[5_000, 100_000, 3_000_000, 500_000_000]);
             let name = options.operations + name;
             made.push(Operation { name, at_ns, core, kind });
+        }
+    }
+    for operation in &mut made {
+        // A request that comes once more says the same.
+        let name = operation.name % options.operations;
+        if let Kind::Create(wish) | Kind::Update(_, wish) = &mut operation.kind {
+            calendar::draw_into(wish, name, options);
         }
     }
     made.extend(burst(draw, options));
@@ -236,6 +244,7 @@ fn faults(options: &Options) -> Vec<(u64, Fault)> {
         }
     }
     made.extend(rules(options));
+    made.extend(calendar::long_stall(options, end_ns));
     made.sort_by_key(|(at_ns, _)| *at_ns);
     made
 }

@@ -77,6 +77,8 @@ pub struct CoreDriver {
     phase: Phase,
     generation: u64,
     now: Now,
+    /// When the turn before began.
+    away_since: Tick,
     /// Requests in sockets, and how many of them this turn takes.
     requests: VecDeque<usize>,
     requests_now: usize,
@@ -111,6 +113,7 @@ impl CoreDriver {
             phase: Phase::Begin,
             generation: 0,
             now,
+            away_since: now.mono.tick_floor(),
             requests: VecDeque::new(),
             requests_now: 0,
             results: VecDeque::new(),
@@ -252,6 +255,7 @@ impl CoreDriver {
 
     fn begin(&mut self, world: &mut World) -> Phase {
         self.is_woken = false;
+        self.away_since = self.now.mono.tick_floor();
         self.now = Now { mono: MonoNs(world.now_ns), wall: world.wall() };
         self.is_cut = world.interleaving.chance(world.options.interleaved_percent);
         (self.requests_now, self.results_now) = (self.requests.len(), self.results.len());
@@ -312,7 +316,10 @@ impl CoreDriver {
         let moment = world.next_moment();
         let core = self.own;
         let opaque = content.opaque;
-        let begun = Begun { core, now, moment, attempt, name, opaque, authority };
+        let (cron, wall) = (content.attributes().cron, world.wall());
+        let away_since = self.away_since;
+        let begun =
+            Begun { core, now, moment, attempt, name, opaque, authority, cron, wall, away_since };
         let late = if world.options.has_stalls { f64::from(world.options.shards) } else { 0.0 };
         world.model.attempt(&begun, world.options.callbacks.connections_per_host_max, late)?;
         let host = world.host_of(name);

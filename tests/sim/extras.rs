@@ -1,5 +1,5 @@
-//! What a timer has beyond the original's document: a retry policy, a window, a time instead of an
-//! interval. What the model expects of it.
+//! What a timer has beyond the original's document: a retry policy, a window, a time or a calendar
+//! instead of an interval. What the model expects of it.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +13,7 @@ use chronos::wire::timer_json::{JsonScratch, parse_timer};
 use kit::simulator::callback_world::{Ending, Outcome};
 use kit::simulator::random::{Purpose, Stream};
 
+use super::calendar::Cron;
 use super::invariants::Begun;
 use super::model::{Checked, Write, broken};
 
@@ -25,6 +26,8 @@ pub struct Extras {
     pub has_time: bool,
     /// The time that it said, in ms since 1970.
     pub at_ms: Option<u64>,
+    /// The calendar that the timer follows.
+    pub cron: Option<Cron>,
 }
 
 impl Extras {
@@ -46,11 +49,14 @@ impl Extras {
             window_ms: draw.chance(40).then(|| draw.pick(&[0, 1, 50, 700, 4_000])),
             has_time: draw.chance(15),
             at_ms: None,
+            cron: None,
         }
     }
 
     pub fn encoded(&self) -> Vec<u8> {
+        let expression = self.cron.map(|cron| cron.expression()).unwrap_or_default();
         let attributes = Attributes {
+            cron: self.cron.map(|cron| cron.timing(&expression)),
             retry: self.policy,
             window_ms: self.window_ms,
             at_ms: self.at_ms,
@@ -65,7 +71,17 @@ impl Extras {
 /// What a node that takes a timer with a time makes of it: the interval.
 pub fn interval_until(at_ms: u64, now: Now) -> Result<u64, String> {
     let at = jiff::Timestamp::from_millisecond(at_ms as i64).expect("a time").to_string();
-    let timing = format!(r#""timing":{{"at":"{at}"}}"#);
+    let (interval_ms, _) = admitted(&format!(r#""at":"{at}""#), now)?;
+    let expected = at_ms.saturating_sub(now.wall.0);
+    match interval_ms == expected {
+        true => Ok(expected),
+        false => Err(format!("{at} is {interval_ms} ms ahead, not {expected}")),
+    }
+}
+
+/// What a node makes of the members of `timing`: the interval, and the content.
+pub fn admitted(members: &str, now: Now) -> Result<(u64, Vec<u8>), String> {
+    let timing = format!(r#""timing":{{{members}}}"#);
     let callback = r#""callback":{"http":{"uri":"http://host/","opaque":""}}"#;
     let mut body = format!("{{{timing},{callback}}}").into_bytes();
     let scratch = &mut JsonScratch::default();
@@ -74,12 +90,11 @@ pub fn interval_until(at_ms: u64, now: Now) -> Result<u64, String> {
     let limits = (None, 1_000, now.wall);
     let definition = admit(&document, limits, &mut AuthorityMemory::default(), &mut content);
     let definition = definition.map_err(|rejection| rejection.to_string())?;
-    let expected = at_ms.saturating_sub(now.wall.0);
-    let got = (definition.interval_ms, definition.repeat_for_ms);
-    if got != (expected, expected) {
-        return Err(format!("{at} is {got:?} ms ahead, not {expected}"));
+    let (interval_ms, repeat_for_ms) = (definition.interval_ms, definition.repeat_for_ms);
+    match interval_ms == repeat_for_ms {
+        true => Ok((interval_ms, content)),
+        false => Err(format!("{members}: not one pop, {interval_ms} and {repeat_for_ms} ms")),
     }
-    Ok(expected)
 }
 
 /// How an attempt ends that is answered with neither 2xx nor silence: some servers say that the

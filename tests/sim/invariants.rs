@@ -1,14 +1,16 @@
 //! The invariants. Every attempt, every ending, every answer and every sleep of a core is compared
 //! with the model.
 
-use chronos::base::time::{Now, Tick};
+use chronos::base::time::{Now, Tick, WallMs};
 use chronos::shard::effects::{Answer, Attempt, CallbackOutcome, TimerView};
-use chronos::wire::attributes::Attributes;
+use chronos::wire::attributes::{Attributes, CronTiming};
 use chronos::wire::dead_letter::DeadLetter;
 
 use super::clients::Wish;
 use super::extras::{keeps_policy, pause_ms};
-use super::model::{Checked, HostMirror, Model, Moment, Pop, TROUBLE_FAILURES, Write, broken};
+use super::model::{
+    CALENDAR_POPS_MAX, Checked, HostMirror, Model, Moment, Pop, TROUBLE_FAILURES, Write, broken,
+};
 
 /// Returns the content of a callback. It is made from the name of the write, so that any mix-up
 /// shows.
@@ -40,6 +42,20 @@ pub struct Begun<'a> {
     pub name: usize,
     pub opaque: &'a [u8],
     pub authority: &'a str,
+    /// Which pop of a calendar it is.
+    pub cron: Option<CronTiming<'a>>,
+    /// The present wall clock.
+    pub wall: WallMs,
+    /// When the core had begun its turn before this one, in ticks.
+    pub away_since: Tick,
+}
+
+impl Begun<'_> {
+    /// Whether the version may have risen since another pop of this write: each pop of a calendar
+    /// is a new version.
+    fn is_anew(&self, by: usize) -> bool {
+        by == self.name && self.cron.is_some()
+    }
 }
 
 impl Model {
@@ -56,7 +72,9 @@ impl Model {
             let invariant = if is_deleted { "T6" } else { "T7" };
             return broken(invariant, format!("{story}: pops though it was replaced or deleted"));
         };
-        let mut write = timer.writes[at].clone();
+        self.follows(begun, at, &story)?;
+        self.keeps_to_wall(begun, &story)?;
+        let mut write = self.timers[&id].writes[at].clone();
         let Some(wish) = write.wish else {
             return broken("T8", format!("{story}: never fires"));
         };
@@ -128,7 +146,7 @@ impl Model {
         let timer = self.timers.get_mut(&ticket.id.0).expect("found by the caller");
         let (version, name) = (ticket.version.0, begun.name);
         if let Some((held, by)) = timer.version
-            && (version < held || (version == held) != (by == name))
+            && (version < held || (version == held) != (by == name) && !begun.is_anew(by))
         {
             return broken("T7", format!("{story}: version {version:x} after {held:x}"));
         }
@@ -176,7 +194,7 @@ impl Model {
         let mut has_ended = false;
         let policy = write.wish.and_then(|wish| wish.extras.policy);
         match outcome {
-            CallbackOutcome::Delivered => has_ended = write.pop_over(),
+            CallbackOutcome::Delivered => has_ended = write.pop_over(now),
             CallbackOutcome::Stale => write.pop = Pop::Waiting,
             CallbackOutcome::Gone if policy.is_some() => {
                 tally.gone_min += u64::from(is_certain);
@@ -192,7 +210,7 @@ impl Model {
                         tally.given_up_min += u64::from(is_certain);
                         tally.letters_min += u64::from(is_certain);
                         tally.given_up_max += 1;
-                        has_ended = write.pop_over();
+                        has_ended = write.pop_over(now);
                     }
                 }
             }
@@ -251,10 +269,14 @@ impl Model {
         had_reason: impl Fn(&HostMirror, u64) -> bool,
     ) -> bool {
         let write = self.timers[&id].certain().expect("duties are of certain writes");
-        let Some(wish) = write.wish.filter(|wish| wish.extras.policy.is_some()) else {
+        let Some(wish) = write.wish.filter(|_| write.cron().is_some() || write.policy().is_some())
+        else {
             return false;
         };
         let host = self.host(id, wish.host);
+        if write.cron().is_some() {
+            return self.calendar_may_wait(write, tick, |due| had_reason(host, due));
+        }
         let is_over = |sequence: u64| {
             let is_late = write.give_up_at(sequence, self.give_up_ms) - write.unknown_ms() <= tick;
             let had_failed = sequence == write.next && write.failed > 0;
@@ -333,6 +355,9 @@ impl Model {
             let Some(write) = self.timers[&id].certain() else {
                 let unsure: Vec<Write> = self.timers[&id].writes.clone();
                 for write in unsure.iter().filter(|write| write.wish.is_some()) {
+                    if write.cron().is_some() {
+                        self.tally.given_up_max += CALENDAR_POPS_MAX;
+                    }
                     self.tally.given_up_max += write.pops().saturating_sub(write.next) + 1;
                 }
                 continue;
@@ -344,6 +369,10 @@ impl Model {
                 let (next, pops, name) = (write.next, write.pops(), write.name);
                 let what = format!("timer {id:x} write {name}: pop {next} of {pops} never came");
                 return broken("T1 lost", what);
+            }
+            if write.cron().is_some() {
+                self.tally.given_up_max += CALENDAR_POPS_MAX;
+                continue;
             }
             let missed = write.pops() + 1 - write.next;
             self.tally.given_up_min += missed;
@@ -422,6 +451,14 @@ fn same_view(write: &Write, view: &TimerView) -> Checked {
         return broken("T7", format!("write {} has no timer, a read shows one", write.name));
     };
     let expected = opaque(write.name, wish.opaque_bytes);
+    if let Some(cron) = wish.extras.cron {
+        let shown = Attributes::read(&view.attributes).ok().and_then(|shown| shown.cron);
+        let is_fit = shown.is_some_and(|shown| cron.may_show(&shown));
+        return match is_fit && *view.opaque == expected && view.sequence == 0 {
+            true => Ok(()),
+            false => broken("T7", format!("write {}: a read shows {view:?}", write.name)),
+        };
+    }
     let same = *view.opaque == expected
         && *view.attributes == wish.extras.encoded()
         && (view.interval_ms, view.repeat_for_ms) == (wish.interval_ms, wish.repeat_for_ms);

@@ -9,12 +9,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chronos::base::destinations::DestinationTable;
+use chronos::base::time::Now;
 use chronos::wire::attributes::RetryPolicy;
 use kit::simulator::story::Violation;
 
 use super::clients::Wish;
 use super::extras::Windows;
 use super::invariants::authority;
+use super::options::Options;
 use super::rules::HostRules;
 
 /// The order of events across all cores. Virtual time alone does not order them.
@@ -24,6 +26,10 @@ pub type Moment = u64;
 pub const TROUBLE_FAILURES: u32 = 8;
 /// Least life of a tombstone in milliseconds, less the longest turn.
 const TOMBSTONE_MS: u64 = 10_000 - 10;
+/// Longest time for which cores may get no time between a request and its being taken.
+const STALLS_MS: u64 = 50_000;
+/// More pops of a calendar than a run gives up.
+pub const CALENDAR_POPS_MAX: u64 = 100_000;
 
 pub type Checked = Result<(), Violation>;
 
@@ -66,6 +72,9 @@ pub struct Write {
     pub not_before: u64,
     pub again_by: u64,
     pub has_ended: bool,
+    /// Whether the timer follows the calendar and has popped: its pop counts from when the one
+    /// before was over, which stands in `asked_ns` and `answered_ns`.
+    pub is_anew: bool,
     /// The tick under which the duty is filed; `None` without a duty.
     pub filed: Option<u64>,
 }
@@ -89,6 +98,7 @@ impl Write {
             not_before: 0,
             again_by: 0,
             has_ended: false,
+            is_anew: false,
             filed: None,
         }
     }
@@ -116,16 +126,19 @@ impl Write {
         if self.start.is_some() { 0 } else { by_request + self.window_ms() }
     }
 
-    fn window_ms(&self) -> u64 {
+    pub fn window_ms(&self) -> u64 {
         self.wish.and_then(|wish| wish.extras.window_ms).unwrap_or(0)
     }
 
-    fn policy(&self) -> Option<RetryPolicy> {
+    pub fn policy(&self) -> Option<RetryPolicy> {
         self.wish.and_then(|wish| wish.extras.policy)
     }
 
     /// Ends the present pop, delivered or given up. Returns whether it was the last.
-    pub fn pop_over(&mut self) -> bool {
+    pub fn pop_over(&mut self, now: Now) -> bool {
+        if self.follow(now) {
+            return false;
+        }
         self.has_ended = self.next == self.pops();
         (self.next, self.pop, self.failed) = (self.next + 1, Pop::Waiting, 0);
         self.has_ended
@@ -134,6 +147,10 @@ impl Write {
     /// Returns the tick from which the pop may be given up.
     pub fn give_up_at(&self, sequence: u64, give_up_ms: u64) -> u64 {
         let (due, next) = (self.due(sequence), self.due(sequence + 1));
+        if let Some(cron) = self.cron() {
+            let lasts_ms = self.policy().map_or(give_up_ms, |policy| policy.max_age_ms);
+            return due + lasts_ms.min(cron.pause_ms());
+        }
         match self.policy().map(|policy| due.saturating_add(policy.max_age_ms)) {
             Some(too_old) if sequence < self.pops() => too_old.min(next),
             Some(too_old) => too_old,
@@ -148,8 +165,11 @@ impl Write {
         let by = ended_at.max(self.due(self.next)).max(self.again_by);
         let is_given_up = by >= self.give_up_at(self.next, give_up_ms) - self.unknown_ms();
         // What may be given up is not tried again. The next pop comes in its time.
-        match self.policy() {
-            Some(_) if is_given_up => by.max(self.due(self.next + 1)),
+        match (self.policy(), self.cron()) {
+            (_, Some(cron)) if is_given_up => {
+                by.max(self.due(1) + cron.pause_ms() + self.window_ms())
+            }
+            (Some(_), None) if is_given_up => by.max(self.due(self.next + 1)),
             _ => by,
         }
     }
@@ -249,6 +269,10 @@ pub struct Model {
     pub tally: Tally,
     pub windows: Windows,
     pub give_up_ms: u64,
+    pub has_clock_steps: bool,
+    has_stalls: bool,
+    /// What the wall clock shows when the run begins.
+    pub wall_ms: u64,
     /// Longest time from a failure, or from a host's recovery, to the next look at a pop.
     pub look_ms: u64,
     /// By core: the tick until which an id is certainly a tombstone.
@@ -256,8 +280,9 @@ pub struct Model {
 }
 
 impl Model {
-    pub fn new(cores: usize, hosts: usize, give_up_ms: u64, retry_max_ms: u64) -> Self {
-        let longest = retry_max_ms.max(500);
+    pub fn new(cores: usize, options: &Options) -> Self {
+        let hosts = options.hosts as usize;
+        let longest = options.callbacks.retry_max_ms.max(500);
         Self {
             timers: BTreeMap::new(),
             hosts: vec![vec![HostMirror::default(); hosts]; cores],
@@ -265,7 +290,10 @@ impl Model {
             has_rules: false,
             tally: Tally::default(),
             windows: Windows::default(),
-            give_up_ms,
+            give_up_ms: options.callbacks.give_up_ms,
+            has_clock_steps: options.has_clock_steps,
+            has_stalls: options.has_stalls,
+            wall_ms: options.wall_ms,
             look_ms: longest + longest / 2 + 2,
             buried: vec![BTreeMap::new(); cores],
         }
@@ -314,7 +342,9 @@ impl Model {
         let was_live = timer.certain().is_some_and(|held| held.wish.is_some() && !held.has_ended);
         let tick = write.asked_ns / 1_000_000;
         let is_live = was_live && !self.may_have_ended(id, tick);
-        if !is_live && buried.is_none_or(|until| until <= tick) {
+        // A core that gets no time takes the request later.
+        let taken = tick + if self.has_stalls { STALLS_MS } else { 0 };
+        if !is_live && buried.is_none_or(|until| until <= taken) {
             // The shard need not hold anything of the timer. After the wall clock was set back the
             // version may be lower.
             self.timers.get_mut(&id).expect("entered above").version = None;
@@ -335,7 +365,10 @@ impl Model {
     pub fn accepted(&mut self, id: u64, name: usize, moment: Moment, now_ns: u64) {
         let timer = self.timers.get_mut(&id).expect("asked before");
         if let Some(write) = timer.writes.iter_mut().find(|write| write.name == name) {
-            (write.answered, write.answered_ns) = (Some(moment), now_ns);
+            write.answered = Some(moment);
+            if !write.is_anew {
+                write.answered_ns = now_ns;
+            }
         }
         self.prune(id, moment, now_ns / 1_000_000);
         self.file(id);
@@ -386,6 +419,10 @@ impl Model {
         let had_reason = write.failed > 0 || host.was_in_trouble_since(0);
         let tick = tick + write.unknown_ms();
         if had_reason && tick >= write.give_up_at(write.next, self.give_up_ms) {
+            if write.cron().is_some() {
+                self.tally.given_up_max += CALENDAR_POPS_MAX;
+                return;
+            }
             let passed = tick.saturating_sub(write.due(0)) / wish.interval_ms.max(1);
             self.tally.given_up_max += (passed.min(write.pops()) + 1).saturating_sub(write.next);
         }
@@ -395,6 +432,12 @@ impl Model {
     pub fn may_have_ended(&self, id: u64, tick: u64) -> bool {
         let Some(write) = self.timers[&id].certain() else { return true };
         let Some(wish) = write.wish else { return true };
+        if let Some(cron) = write.cron() {
+            let host = self.host(id, wish.host);
+            let may_wait =
+                || self.calendar_may_wait(write, tick, |at| host.was_in_trouble_since(at));
+            return write.has_ended || cron.end_ms.is_some() && may_wait();
+        }
         let give_up_at = write.give_up_at(write.pops(), self.give_up_ms) - write.unknown_ms();
         let failed = write.next == write.pops() && write.failed > 0;
         let had_reason = failed || self.host(id, wish.host).was_in_trouble_since(give_up_at);

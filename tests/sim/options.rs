@@ -10,6 +10,8 @@ use chronos::shard::{Shard, ShardConfig, Stock};
 use chronos::store::wheel::Geometry;
 use kit::simulator::random::{Purpose, Stream};
 
+use super::calendar;
+
 /// The key of what is drawn for dead letters.
 const DEAD_LETTERS: u64 = u64::MAX;
 
@@ -40,6 +42,9 @@ pub struct Options {
     pub faults: usize,
     pub has_stalls: bool,
     pub has_clock_steps: bool,
+    /// Whether some timers follow the calendar, and what the wall clock shows when the run begins.
+    pub has_calendars: bool,
+    pub wall_ms: u64,
     /// Longest time of one step of a core.
     pub step_ns_max: u64,
     /// The chance that a turn is cut into steps between which other cores act.
@@ -72,6 +77,9 @@ impl Options {
         let safety_ms = draw.range(2_000, 40_000);
         let has_clock_steps = draw.chance(30);
         let is_tight = draw.chance(20);
+        let calendars = &mut Stream::new(seed, Purpose::Calendars);
+        let has_calendars = calendars.chance(40);
+        let usual_or_near = calendar::wall_ms(calendars, safety_ms);
         Self {
             seed,
             shards: draw.pick(&[1, 2, 2]),
@@ -92,6 +100,8 @@ impl Options {
             faults,
             has_stalls: is_faulty && draw.chance(30),
             has_clock_steps,
+            has_calendars,
+            wall_ms: if has_calendars { usual_or_near } else { calendar::WALL_MS },
             step_ns_max: draw.pick(&[2_000, 20_000, 20_000, 150_000]),
             interleaved_percent: draw.pick(&[10, 50, 100]),
             burst: if has_clock_steps && draw.chance(10) { 5_000 } else { 0 },
@@ -121,6 +131,8 @@ impl Options {
             retry_percent: 0,
             faults: 40,
             has_stalls: false,
+            has_calendars: false,
+            wall_ms: calendar::WALL_MS,
             interleaved_percent: 10,
             burst: 0,
             audit_every: 2_000,

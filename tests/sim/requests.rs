@@ -81,8 +81,12 @@ impl World {
         let (Kind::Create(wish) | Kind::Update(_, wish)) = &mut asked.operation.kind else {
             return Ok(());
         };
-        let Some(at_ms) = wish.extras.at_ms else { return Ok(()) };
-        let interval_ms = match interval_until(at_ms, now) {
+        let taken = match (wish.extras.at_ms, &mut wish.extras.cron) {
+            (_, Some(cron)) => cron.take(now),
+            (Some(at_ms), None) => interval_until(at_ms, now),
+            (None, None) => return Ok(()),
+        };
+        let interval_ms = match taken {
             Ok(interval_ms) => interval_ms,
             Err(what) => return broken("T2 time", what),
         };

@@ -23,13 +23,12 @@ use super::requests::Asked;
 use super::rules;
 
 /// The monotonic time at which runs begin. It is not on a tick.
-const START_NS: u64 = 12_345_678_901;
-/// The wall clock at which runs begin.
-const WALL_MS: u64 = 1_800_000_000_000;
+pub const START_NS: u64 = 12_345_678_901;
 /// Longest wait for an answer, unless a core got no time.
 const ANSWER_NS: u64 = 100_000_000;
-/// Longest wait for an answer when cores may stall for three seconds, several times.
-const ANSWER_STALLED_NS: u64 = 30_000_000_000;
+/// Longest wait for an answer when cores may stall for three seconds, several times, and once for
+/// longer.
+const ANSWER_STALLED_NS: u64 = 50_000_000_000;
 /// Timers that live longer than this after the end of faults are deleted by the cleaning client.
 const CLEAN_AFTER_MS: u64 = 20_000;
 /// How long after the end of faults everything must have ended.
@@ -123,7 +122,7 @@ pub fn run(story: &Story, keep_trace: bool) -> Report {
 impl World {
     fn new(story: Story, keep_trace: bool) -> Self {
         let options = story.options.clone();
-        let now = Now { mono: MonoNs(START_NS), wall: WallMs(WALL_MS) };
+        let now = Now { mono: MonoNs(START_NS), wall: WallMs(options.wall_ms) };
         let ports = mesh(ShardCount::new(options.shards), options.mesh_queue_max);
         let make = |(own, port)| {
             let config = options.config(own as u16, now);
@@ -134,7 +133,7 @@ impl World {
         let mut world = Self {
             now_ns: START_NS,
             moment: 0,
-            model: Model::new(shards, hosts, limits.give_up_ms, limits.retry_max_ms),
+            model: Model::new(shards, &options),
             callbacks: CallbackWorld::new(options.seed, options.hosts, limits.timeout_ms),
             trace: Trace::new(keep_trace),
             interleaving: Stream::new(options.seed, Purpose::Interleaving),
@@ -179,7 +178,7 @@ impl World {
     }
 
     pub fn wall(&self) -> WallMs {
-        let ms = WALL_MS + (self.now_ns - START_NS) / 1_000_000;
+        let ms = self.options.wall_ms + (self.now_ns - START_NS) / 1_000_000;
         WallMs(ms.saturating_add_signed(self.wall_offset_ms))
     }
 
@@ -277,7 +276,9 @@ impl World {
     fn clean(&mut self) -> Checked {
         let horizon = self.now_ns / 1_000_000 + CLEAN_AFTER_MS;
         let lives_on = |write: &Write| {
-            write.wish.is_some() && !write.has_ended && write.due(write.pops()) > horizon
+            write.wish.is_some()
+                && !write.has_ended
+                && (write.cron().is_some() || write.due(write.pops()) > horizon)
         };
         let far: Vec<u64> = self
             .model

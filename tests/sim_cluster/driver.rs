@@ -13,7 +13,7 @@ use chronos::core::peers::actions::{InboundId, PeerAction};
 use chronos::core::peers::hello::{Connected, Hello, HelloRefusal};
 use chronos::core::turn::{Driver, turn};
 use chronos::shard::effects::{
-    Attempt, CallbackOutcome, Condition, Conditional, Dialect, Reply, Request, Requester,
+    Attempt, CallbackOutcome, Conditional, Dialect, Reply, Request, Requester,
     Target as TimerTarget, Ticket,
 };
 use chronos::timer::definition::{Definition, encode_with_attributes, with_owner};
@@ -203,10 +203,11 @@ impl CoreDriver {
             let request = if ask.is_read { Request::Read(target) } else { Request::Delete(target) };
             return self.core.request(self.now, from, request);
         };
-        let tags = tags_of(ask.name as u64);
-        let (path, attributes) = (format!("/{}", ask.name), attributes_of(wish.policy));
+        let tags = tags_of(ask.write as u64);
+        let once = ask.has_key().then_some(ask.write as u64 + 1);
+        let (path, attributes) = (format!("/{}", ask.write), attributes_of(wish.policy, once));
         encode_with_attributes(&path, tags, (&attributes, b"opaque"), &mut content);
-        let content = owned(content, ask.name as u64);
+        let content = owned(content, ask.write as u64);
         let authority = format!("host-{}:80", wish.host);
         let definition = Definition {
             interval_ms: wish.interval_ms,
@@ -215,14 +216,13 @@ impl CoreDriver {
             authority: &authority,
             content: &content,
         };
-        let request = match ask.id {
-            None => Request::Create(definition),
-            Some(_) if ask.is_claim => {
-                let condition = Condition::Absent;
+        let request = match (ask.id, ask.condition) {
+            (None, _) => Request::Create(definition),
+            (Some(_), Some(condition)) => {
                 let definition = Some(definition);
                 Request::Conditional(Conditional { target, condition, definition })
             }
-            Some(_) => Request::Update(target, definition),
+            (Some(_), None) => Request::Update(target, definition),
         };
         self.core.request(self.now, from, request);
     }

@@ -12,6 +12,7 @@ mod agreement;
 mod boots;
 mod claims;
 mod clocks;
+mod conditions;
 mod disks;
 mod disturbances;
 mod driver;

@@ -7,6 +7,7 @@ use chronos::base::limits::{Acknowledge, ClusterLimits, TOMBSTONE_MS_MIN};
 use chronos::shard::effects::CallbackOutcome;
 use kit::simulator::story::Violation;
 
+use super::conditions::Versions;
 use super::disturbances::{Disturbances, RECOVERY_NS};
 use super::losses::Losses;
 use super::network::CoreAt;
@@ -176,6 +177,8 @@ pub struct Model {
     /// The factor from which on no node can stand in for a node that has little room; `None` if all
     /// have room.
     pub crowded_from: Option<u8>,
+    /// What clients know of versions.
+    pub versions: Versions,
     pub delivered: u64,
     pub attempts: u64,
     pub doubled: u64,
@@ -214,6 +217,7 @@ impl Model {
             clocks: Spread::default(),
             promotion: limits.promotion,
             crowded_from: None,
+            versions: Versions::default(),
             delivered: 0,
             attempts: 0,
             doubled: 0,
@@ -766,7 +770,7 @@ impl Model {
 
     /// Reports whether any node that answers a read must know of an acknowledged write. Nodes may
     /// have stopped, died, frozen and come back, but nodes that lived could talk.
-    fn must_be_read(&self, write: &Write, sent_ns: u64, now_ns: u64) -> bool {
+    pub fn must_be_read(&self, write: &Write, sent_ns: u64, now_ns: u64) -> bool {
         let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
         let is_read_in_calm = self.disturbances.has_only_pauses(sent_ns, now_ns);
         let is_steady = self.is_steady(from_ns, now_ns);

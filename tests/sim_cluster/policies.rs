@@ -64,10 +64,10 @@ pub fn failures(draw: &mut Stream, options: &Options, made: &mut Vec<(u64, Fault
     }
 }
 
-/// The attributes of a timer with this policy, encoded.
-pub fn attributes_of(policy: Option<RetryPolicy>) -> Vec<u8> {
+/// The attributes of a timer with this policy and this digest of the body of its key, encoded.
+pub fn attributes_of(policy: Option<RetryPolicy>, once: Option<u64>) -> Vec<u8> {
     let mut encoded = Vec::new();
-    Attributes { retry: policy, ..Attributes::default() }.write(&mut encoded);
+    Attributes { retry: policy, once, ..Attributes::default() }.write(&mut encoded);
     encoded
 }
 

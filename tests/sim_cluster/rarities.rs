@@ -53,10 +53,14 @@ pub enum Rarity {
     Rules = 23,
     /// Clients create timers on condition that they are not there (see `claims.rs`).
     Claims = 24,
+    /// Clients replace timers that are as they last read them (see `conditions.rs`).
+    Matches = 25,
+    /// Clients create timers with idempotency keys (see `conditions.rs`).
+    Keys = 26,
 }
 
 impl Rarity {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 16] = [
         Self::OldFiles,
         Self::Twins,
         Self::LateStarts,
@@ -71,6 +75,8 @@ impl Rarity {
         Self::Policies,
         Self::Rules,
         Self::Claims,
+        Self::Matches,
+        Self::Keys,
     ];
 }
 
@@ -87,7 +93,9 @@ impl Rarities {
         let is_drawn = |kind: &Rarity| {
             let percent = match (kind, trouble) {
                 (Rarity::LongIntervals, Trouble::Plot) => PERCENT_OF_SOME,
-                (Rarity::Claims, Trouble::None) => PERCENT_OF_SOME,
+                (Rarity::Claims | Rarity::Matches | Rarity::Keys, Trouble::None) => PERCENT_OF_SOME,
+                (Rarity::Keys, Trouble::OneAtATime) if !has_operator => 2 * PERCENT,
+                (Rarity::Keys | Rarity::Matches, _) => 0,
                 (Rarity::LongIntervals, _) | (_, Trouble::Plot) => 0,
                 (Rarity::Pauses, Trouble::OneAtATime) if !has_operator => PERCENT_OF_SOME,
                 (Rarity::Pauses, _) => 0,
@@ -146,7 +154,8 @@ pub fn rare_faults(options: &Options, made: &mut Vec<(u64, Fault)>) {
             Rarity::Policies => failures(draw, options, made),
             Rarity::Rules => rules::orders(draw, options, made),
             // The plots and the limits of the node make these.
-            Rarity::LongIntervals | Rarity::Pauses | Rarity::NoRoom | Rarity::Claims => {}
+            Rarity::LongIntervals | Rarity::Pauses | Rarity::NoRoom => {}
+            Rarity::Claims | Rarity::Matches | Rarity::Keys => {}
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Requests of clients: how they reach a core, how they are tried again, and which answers they may
 //! get.
 
-use chronos::shard::effects::{Answer, Refusal, Reply};
+use chronos::shard::effects::{Answer, Condition, Refusal, Reply};
 
+use super::conditions::NothingRead;
 use super::driver::Input;
 use super::model::{Checked, Closed, Write, broken};
 use super::network::CoreAt;
@@ -16,14 +17,23 @@ pub const TRIES_MAX: usize = 4;
 #[derive(Clone, Copy, Debug)]
 pub struct Ask {
     pub name: usize,
+    /// The write that is asked for. Requests with one idempotency key ask for one write.
+    pub write: usize,
     pub id: Option<u64>,
     pub factor: Option<u8>,
     pub filter: Option<u64>,
     /// The timer of a create or an update.
     pub wish: Option<Wish>,
     pub is_read: bool,
-    /// Whether the timer is to be made only if it is not there.
-    pub is_claim: bool,
+    /// What must be so for the write to be made.
+    pub condition: Option<Condition>,
+}
+
+impl Ask {
+    /// Whether the request has an idempotency key.
+    pub fn has_key(&self) -> bool {
+        self.condition == Some(Condition::Once)
+    }
 }
 
 /// A try, and what became of it.
@@ -62,9 +72,16 @@ impl World {
             }
             self.probes += 1;
             let name = PROBE_NAMES + self.probes;
-            let (is_read, is_claim) = (true, false);
-            let ask =
-                Ask { name, id: Some(id), factor, filter: None, wish: None, is_read, is_claim };
+            let ask = Ask {
+                name,
+                write: name,
+                id: Some(id),
+                factor,
+                filter: None,
+                wish: None,
+                is_read: true,
+                condition: None,
+            };
             let (at_ns, patience_ms) = (self.now_ns, 0);
             let kind = Kind::Read(Target::Chosen(id));
             let operation = Operation { name, at_ns, node, kind, patience_ms, loses_reply: false };
@@ -87,9 +104,10 @@ impl World {
     pub fn operate(&mut self, operation: Operation, tried: usize, at_node: usize) {
         let (target, wish, is_read) = match operation.kind {
             Kind::Create(wish) => (None, Some(wish), false),
-            Kind::Update(target, wish) | Kind::Claim(target, wish) => {
-                (Some(target), Some(wish), false)
-            }
+            Kind::Update(target, wish)
+            | Kind::Claim(target, wish)
+            | Kind::Match(target, wish)
+            | Kind::Once(target, wish) => (Some(target), Some(wish), false),
             Kind::Delete(target) => (Some(target), None, false),
             Kind::Read(target) => (Some(target), None, true),
         };
@@ -114,14 +132,18 @@ impl World {
         let (id, factor, filter) = known;
         // A PUT cannot change the factor of its id (docs/compat/timer-service.md §1.4).
         let wish = wish.map(|wish| Wish { factor: factor.unwrap_or(wish.factor), ..wish });
-        let is_claim = matches!(operation.kind, Kind::Claim(..));
-        let ask = Ask { name, id, factor, filter, wish, is_read, is_claim };
+        let condition = match self.condition_of(operation.kind, id) {
+            Ok(condition) => condition,
+            Err(NothingRead) => return,
+        };
+        let write = self.write_of(name, id, condition);
+        let ask = Ask { name, write, id, factor, filter, wish, is_read, condition };
         self.trace.add(
             self.now_ns,
             "ask",
             [name as u64, id.unwrap_or(0), at_node as u64, tried as u64],
         );
-        if !is_read {
+        if !is_read && write == name {
             let write = Write::new(name, wish, self.now_ns, self.members_min());
             self.model.asked(id, write);
         }
@@ -148,7 +170,7 @@ impl World {
         let (node, ask) = (self.asked[&name].node, self.asked[&name].ask);
         if !self.nodes[node].takes_requests() {
             // No process listens there, so the request has had no effect.
-            self.model.closed(name, self.now_ns, Closed::NoEffect);
+            self.had_no_effect(ask);
             return self.try_next(name);
         }
         let shards = self.options.shards[node];
@@ -196,40 +218,22 @@ impl World {
         self.trace.add(self.now_ns, "answer", numbers);
         match &reply.answer {
             Answer::Done { id, factor, filter } => {
-                if ask.id.is_some_and(|asked| asked != id.0) || ask.is_read {
-                    return broken("R2", format!("{name} asked for {ask:?}, answered for {id:?}"));
-                }
-                self.model.named(name, id.0)?;
-                self.model.closed(name, self.now_ns, Closed::Done);
-                if ask.is_claim {
-                    self.model.claimed(name, self.now_ns)?;
-                }
+                self.is_made(ask, (id.0, *factor, *filter), place)?;
                 if !is_lost && ask.id.is_none() {
                     self.created.insert(operation.name, (id.0, *factor, *filter));
                 }
-                self.schedule(self.now_ns, Event::Acknowledged(name));
-                for after_ms in PROBES_MS {
-                    self.schedule(self.now_ns + after_ms * 1_000_000, Event::Probe(name));
-                }
-                self.schedule_pop(name, 1);
-                self.doom(place.node, Doom::Answer);
+            }
+            Answer::Identified(made) => {
+                self.model.keyed(ask.write, made.version, (sent_ns, self.now_ns))?;
+                self.is_made(ask, (made.id.0, made.factor, made.filter), place)?;
             }
             Answer::Found(view) => {
+                self.model.versions.read(view.id.0, view.version);
                 self.model.read(self.now_ns, sent_ns, ask.id, Some(&view.uri))?
             }
             Answer::NotFound => self.model.read(self.now_ns, sent_ns, ask.id, None)?,
-            Answer::Internal(_) | Answer::Identified(_) => {
-                unreachable!("its number was asked for above")
-            }
-            Answer::Refused(refusal) => {
-                *self.refusals.entry(format!("{refusal:?}")).or_insert(0) += 1;
-                if *refusal == Refusal::Unmet {
-                    self.model.unclaimed(name)?;
-                }
-                if !leaves_open(*refusal) {
-                    self.model.closed(name, self.now_ns, Closed::NoEffect);
-                }
-            }
+            Answer::Internal(_) => unreachable!("its number was asked for above"),
+            Answer::Refused(refusal) => self.is_refused(ask, *refusal)?,
         }
         if !is_lost {
             let is_refused = matches!(reply.answer, Answer::Refused(_));
@@ -239,6 +243,46 @@ impl World {
                 return Ok(());
             }
             asked.is_over = true;
+        }
+        Ok(())
+    }
+
+    /// Takes an answer that says that a write is made.
+    fn is_made(&mut self, ask: Ask, made: (u64, u8, u64), place: CoreAt) -> Checked {
+        let (name, (id, ..)) = (ask.write, made);
+        if ask.id.is_some_and(|asked| asked != id) || ask.is_read {
+            return broken("R2", format!("{name} asked for {ask:?}, answered for {made:?}"));
+        }
+        self.model.named(name, id)?;
+        self.model.closed(name, self.now_ns, Closed::Done);
+        match ask.condition {
+            Some(Condition::Absent) => self.model.claimed(name, self.now_ns)?,
+            Some(Condition::Version(version)) => self.model.matched(name, version, self.now_ns)?,
+            _ => {}
+        }
+        self.schedule(self.now_ns, Event::Acknowledged(name));
+        for after_ms in PROBES_MS {
+            self.schedule(self.now_ns + after_ms * 1_000_000, Event::Probe(name));
+        }
+        self.schedule_pop(name, 1);
+        self.doom(place.node, Doom::Answer);
+        Ok(())
+    }
+
+    /// Takes an answer that says why a write is not made.
+    fn is_refused(&mut self, ask: Ask, refusal: Refusal) -> Checked {
+        *self.refusals.entry(format!("{refusal:?}")).or_insert(0) += 1;
+        match refusal {
+            Refusal::Unmet if ask.condition == Some(Condition::Absent) => {
+                self.model.unclaimed(ask.name)?;
+            }
+            Refusal::OtherBody => {
+                return broken("N4", format!("{}: another body under its key", ask.name));
+            }
+            _ => {}
+        }
+        if !leaves_open(refusal) {
+            self.had_no_effect(ask);
         }
         Ok(())
     }
@@ -287,6 +331,6 @@ fn answer_number(answer: &Answer) -> u64 {
         Answer::NotFound => 2,
         Answer::Refused(_) => 3,
         Answer::Internal(_) => unreachable!("no client asks for what nodes ask for"),
-        Answer::Identified(_) => unreachable!("no timer has a name"),
+        Answer::Identified(_) => 4,
     }
 }

@@ -7,6 +7,7 @@ use kit::simulator::callback_world::Behaviour;
 use kit::simulator::random::{Purpose, Stream};
 
 use super::claims::claims;
+use super::conditions::{keys, matches};
 use super::disks::{all_at_once, long_absence};
 use super::options::{Options, Trouble};
 use super::pauses::pauses;
@@ -48,6 +49,10 @@ pub enum Kind {
     Update(Target, Wish),
     /// A create that is made only if the timer is not there.
     Claim(Target, Wish),
+    /// A replacement that is made only if the timer is as somebody last read it.
+    Match(Target, Wish),
+    /// A create with an idempotency key, which makes the id.
+    Once(Target, Wish),
     Delete(Target),
     Read(Target),
 }
@@ -237,6 +242,8 @@ impl Story {
         if story.options.rarities.kinds.contains(&Rarity::Claims) {
             claims(&mut story);
         }
+        matches(&mut story);
+        keys(&mut story);
         long_absence(&mut story);
         all_at_once(&mut story);
         with_policies(&mut story);

@@ -2,6 +2,7 @@
 //! decides.
 
 use crate::base::ids::{PeerIndex, PeerSet, TimerId};
+use crate::base::planted::{Bug, is_planted};
 use crate::base::slots::Slots;
 use crate::base::time::{Now, Tick};
 use crate::shard::effects::{Condition, Refusal, Requester, Target};
@@ -122,7 +123,9 @@ impl Asked {
         let is_met = match self.condition {
             Condition::Absent => live.is_none(),
             Condition::Present => live.is_some(),
+            Condition::Version(_) if is_planted(Bug::VersionNotCompared) => live.is_some(),
             Condition::Version(version) => live.is_some_and(|live| live.key.version == version),
+            Condition::Once if is_planted(Bug::KeyMadeAgain) => true,
             Condition::Once => {
                 // A timer that was replaced under the id has no digest any more.
                 return match self.seen.as_ref().map(|seen| (seen.is_live, seen.once)) {
