@@ -9,7 +9,7 @@ use crate::base::time::WallMs;
 use crate::cluster::detector::Liveness;
 use crate::shard::effects::{Answer, CallbackOutcome, Internal, Request};
 use crate::shard::harness_tests::{Cluster, START_MS};
-use crate::shard::parts::list::WINDOW_MAX;
+use crate::shard::parts::list::WINDOW_MIN;
 use crate::wire::timer_list::{LIST_LIMIT_MAX, read_listed, read_part};
 
 const ALL: ListAsk<'_> =
@@ -63,7 +63,7 @@ fn ids(told: &[Told]) -> BTreeSet<TimerId> {
 #[test]
 fn all_timers_are_told_over_several_windows_with_bounded_work() {
     let mut cluster = Cluster::new(1, true);
-    let count = WINDOW_MAX as u64 + 5_000;
+    let count = WINDOW_MIN as u64 + 5_000;
     let made: BTreeSet<_> = (1..=count).map(TimerId).collect();
     for id in &made {
         cluster.put(0, *id, (1_000, 1_000), 1);

@@ -11,6 +11,7 @@ pub mod chunked;
 pub mod destination;
 pub mod conditions;
 pub mod internal_json;
+pub mod jobs;
 pub(crate) mod json;
 pub(crate) mod lasting;
 pub mod leb128;

@@ -53,6 +53,10 @@ pub enum TimerPath {
     References,
     /// `/timers/count`.
     Count,
+    /// `/jobs` or `/jobs/`.
+    Jobs,
+    /// `/jobs/<id>`.
+    Job(u64),
     /// `/ping`.
     Ping,
     /// `/timestamps`.
@@ -126,6 +130,20 @@ fn parse_plain_path(path: &[u8]) -> TimerPath {
         Some([b'/', id @ ..]) => parse_id(id).map_or_else(|| named(id), TimerPath::Timer),
         None if path == b"/ping" => TimerPath::Ping,
         None if path == b"/timestamps" => TimerPath::Timestamps,
+        None => job(path),
+        _ => TimerPath::Unknown,
+    }
+}
+
+/// What a path stands for that is not of timers.
+#[cold]
+fn job(path: &[u8]) -> TimerPath {
+    match path.strip_prefix(b"/jobs") {
+        Some(b"" | b"/") => TimerPath::Jobs,
+        Some([b'/', id @ ..]) => {
+            let id = id.try_into().ok().and_then(parse_hex).filter(|id| *id != 0);
+            id.map_or(TimerPath::Unknown, TimerPath::Job)
+        }
         _ => TimerPath::Unknown,
     }
 }

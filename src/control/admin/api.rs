@@ -36,7 +36,7 @@ const TIMES: Times = Times { head: Duration::from_secs(3), life: Duration::from_
 const BODY_BYTES_MAX: usize = 128 << 10;
 
 const NOT_FOUND: &str = "the admin API has /healthz, /readyz, /metrics, /status, /cluster, \
-     /destinations[/<HOST>], /timers[/count], /statistics/tags[/<TAG>]\n";
+     /destinations[/<HOST>], /timers[/count], /jobs[/<ID>], /statistics/tags[/<TAG>]\n";
 
 /// What the handlers read.
 #[derive(Clone)]
@@ -108,8 +108,10 @@ fn router(state: AdminState) -> Router {
         )
         .route("/statistics/tags", get(all_tags))
         .route("/statistics/tags/{*tag}", get(one_tag))
-        .route("/timers", get(timers::list))
+        .route("/timers", get(timers::list).delete(timers::delete))
         .route("/timers/count", get(timers::count))
+        .route("/jobs", get(timers::jobs))
+        .route("/jobs/{id}", get(timers::job).delete(timers::stop_job))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         // Inside of the guard, so that what it refuses wakes no core.
         .layer(from_fn_with_state(state.clone(), after_refresh))

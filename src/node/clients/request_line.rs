@@ -43,7 +43,11 @@ impl RequestLine {
     pub fn is_read(&self) -> bool {
         let has_content = matches!(
             self.path,
-            TimerPath::Timer(_) | TimerPath::Named | TimerPath::Collection | TimerPath::Count
+            TimerPath::Timer(_)
+                | TimerPath::Named
+                | TimerPath::Collection
+                | TimerPath::Count
+                | TimerPath::Jobs
         );
         self.method == Method::Get && has_content
     }

@@ -48,7 +48,7 @@ const CONTENT_BYTES_KEPT: usize = 64 << 10;
 pub(super) const NODES_ONLY: &str = "this is TLS between nodes (cluster.tls), for what nodes say \
     alone: clients ask without TLS here, or over TLS at [node] listen_tls";
 const NO_PATH: &str = "no such path; expected /timers, /timers/<id>, /timers/by-name/<name>, \
-    /timers/count, /timestamps or /ping";
+    /timers/count, /jobs, /timestamps or /ping";
 /// The answer to a node that has not said who it is.
 const UPGRADE_FIRST: &str = "over TLS a node says who it is first: Upgrade: chronos-site/1";
 /// The answer to a node that does not say of which site it is.
@@ -276,7 +276,11 @@ impl Service {
                 let asked = self.ask_timestamps(from, line.count);
                 return self.settle(asked, persistence, out);
             }
-            (TimerPath::Collection, _) => return self.not_allowed(out, "GET, POST", persistence),
+            (TimerPath::Collection, _) => {
+                return self.not_allowed(out, "GET, POST, DELETE", persistence);
+            }
+            (TimerPath::Jobs, _) => return self.not_allowed(out, "GET", persistence),
+            (TimerPath::Job(_), _) => return self.not_allowed(out, "GET, DELETE", persistence),
             (TimerPath::Bulk, _) => return self.not_allowed(out, "POST", persistence),
             (TimerPath::Timer(_) | TimerPath::Named, _) => {
                 return self.not_allowed(out, "GET, PUT, DELETE", persistence);
@@ -351,7 +355,7 @@ impl Service {
 
     /// Returns whether a write is beyond the rate of its token's name, and answers it then.
     #[inline(never)]
-    fn is_beyond_rate(
+    pub(super) fn is_beyond_rate(
         &mut self,
         now: Now,
         quota: &Quota,
@@ -769,6 +773,7 @@ fn is_for_nodes(line: &RequestLine) -> bool {
         TimerPath::References | TimerPath::Ping | TimerPath::Unknown => true,
         TimerPath::Collection | TimerPath::Named | TimerPath::Bulk => false,
         TimerPath::Count | TimerPath::Timestamps => false,
+        TimerPath::Jobs | TimerPath::Job(_) => false,
     }
 }
 

@@ -50,7 +50,9 @@ impl Role {
                 TimerPath::Timer(_)
                 | TimerPath::Named
                 | TimerPath::Collection
-                | TimerPath::Count => {
+                | TimerPath::Count
+                | TimerPath::Jobs
+                | TimerPath::Job(_) => {
                     matches!(method, Method::Get | Method::Head)
                 }
                 TimerPath::Bulk | TimerPath::Timestamps | TimerPath::References => false,
