@@ -161,8 +161,8 @@ impl Jobs {
                     let count = share.min(self.left).min(run.queue.len());
                     self.left -= count;
                     run.waiting += count;
-                    let first = run.queue.len() - count;
-                    orders.extend(run.queue.drain(first..).map(|(target, version)| {
+                    let begun = std::iter::from_fn(|| run.queue.pop()).take(count);
+                    orders.extend(begun.map(|(target, version)| {
                         let condition = Condition::Version(version);
                         let delete = Conditional { target, condition, definition: None };
                         JobOrder::Delete(from, delete)

@@ -216,8 +216,8 @@ impl Core {
         }
     }
 
-    /// Takes a client's question for a page of a list, for numbers or jobs, or the order for a job. [`Core::replies`] gives the
-    /// answer.
+    /// Takes a client's question for a page of a list, for numbers or jobs, or the order for a job.
+    /// [`Core::replies`] gives the answer.
     pub fn list(&mut self, now: Now, from: Requester, asked: ListAsked) {
         let view = self.peering.view().clone();
         let nodes = view.connected_nodes();
@@ -451,12 +451,13 @@ impl Core {
                     Some(whole) => whole,
                     None => continue,
                 }
-            } else if reply.to.connection == JOBBED && reply.to.shard == self.own {
-                self.jobs.take(self.now, self.shard.jobs_mut(), reply);
-                continue;
             } else {
                 reply
             };
+            if reply.to.connection == JOBBED && reply.to.shard == self.own {
+                self.jobs.take(self.now, self.shard.jobs_mut(), reply);
+                continue;
+            }
             if reply.to.shard == self.own {
                 replies.push(reply);
             } else {

@@ -266,14 +266,13 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let oracle = settings.timestamp.as_ref().map(|_| Arc::<Oracle>::default());
     let meters: Arc<[_]> = placement.iter().map(|_| CoreMeters::default()).collect();
     let journal = opened.as_ref().map(|opened| SeatJournal::of(opened, &meters));
-    let stop = Arc::new(AtomicBool::new(false));
-    let settings = Arc::new(files.restricted(settings));
+    let (settings, stop) = (Arc::new(files.restricted(settings)), Arc::<AtomicBool>::default());
     let (ready, all_ready) = channel();
     let (mut threads, mut gos) = (Vec::new(), Vec::new());
     let ports = mesh(shards, settings.limits.mesh_queue_max);
     let commands: Vec<_> = placement.iter().map(|_| Commands::empty()).collect();
     let ahead = MemoryAhead::new(placement.len(), settings.ahead_bytes());
-    let (identity, job_places) = (identity(&settings), Arc::<JobPlaces>::default());
+    let (identity, job_places) = (identity(&settings), Arc::default());
     for (own, (listeners, mesh)) in listeners.into_iter().zip(ports).enumerate() {
         let (go, wait_for_go) = channel();
         gos.push(go);
@@ -591,8 +590,7 @@ impl Seat {
         let Ok(Go { mailboxes, resolver, segments, addresses }) = self.go.recv() else {
             return Ok(());
         };
-        let listen = addresses.timers;
-        let settings = &self.settings;
+        let (listen, settings) = (addresses.timers, &self.settings);
         let wall = self.journal.as_ref().map(|journal| journal.plan.wall);
         let began = wall.map_or_else(now, |wall| wall.raise(now()));
         let config = self.shard_config();

@@ -151,7 +151,7 @@ impl ListQuery {
         raw.read(now)
     }
 
-    /// Reads the query of `DELETE /timers`, which says what the timers have that a job is to delete.
+    /// Reads the query of `DELETE /timers`, which says what timers have that a job is to delete.
     /// `limit` is that of the job's pages.
     pub fn read_delete(query: &str, limit: u16, now: WallMs) -> Result<Self, ListQueryError> {
         let read = Self::read(query, now)?;
@@ -162,10 +162,10 @@ impl ListQuery {
         let names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
         let is_of_lists = |name: &&str| ["state", "limit", "cursor"].contains(name);
         if let Some(name) = { names }.find(is_of_lists) {
-            return Err(expected("query", FILTERS, name));
+            return Err(ListQueryError(format!("query: expected {FILTERS}, got {name}")));
         }
         match is_bare {
-            true => Err(expected("query", FILTERS, "none of them")),
+            true => Err(ListQueryError(format!("query: expected {FILTERS}, got none of them"))),
             false => Ok(Self { limit, ..read }),
         }
     }

@@ -50,6 +50,16 @@ impl Asker {
         answer.header("Location").expect("created").to_owned()
     }
 
+    /// Creates many timers of one document.
+    pub fn create_many(&mut self, document: &str, count: usize) {
+        let shown = format!("\r\nAuthorization: Bearer {}\r\n", self.token);
+        let request = request_text("POST", "/timers", document).replacen("\r\n", &shown, 1);
+        for _ in 0..count.div_ceil(100) {
+            self.client.send(request.repeat(100));
+            (0..100).for_each(|_| assert_eq!(self.client.answer().status, 200));
+        }
+    }
+
     fn page(&mut self, query: &str) -> Value {
         // While other pages are put together a core may have no room for one more.
         let answer = until("a page", || {

@@ -1,6 +1,6 @@
 //! Lists and numbers of timers for operators, and jobs: `/timers`, `/timers/count` and `/jobs`, as
-//! holders of tokens get them on the clients' port. A core puts each answer together; its JSON is written
-//! here, off the cores.
+//! holders of tokens get them on the clients' port. A core puts each answer together; its JSON is
+//! written here, off the cores.
 
 use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, LOCATION};

@@ -42,6 +42,8 @@ use crate::node::clients::tokens::Tokens;
 use crate::tls::names::Member;
 use crate::tls::session::Session;
 
+/// What may be done with the collection of timers.
+const ALLOW_ALL: &str = "GET, POST, DELETE";
 /// Bytes above which a content buffer goes back to the allocator after use.
 const CONTENT_BYTES_KEPT: usize = 64 << 10;
 /// The answer to what only clients ask for, where a node speaks TLS.
@@ -276,18 +278,16 @@ impl Service {
                 let asked = self.ask_timestamps(from, line.count);
                 return self.settle(asked, persistence, out);
             }
-            (TimerPath::Collection, _) => {
-                return self.not_allowed(out, "GET, POST, DELETE", persistence);
-            }
-            (TimerPath::Jobs, _) => return self.not_allowed(out, "GET", persistence),
+            (TimerPath::Collection, _) => return self.not_allowed(out, ALLOW_ALL, persistence),
             (TimerPath::Job(_), _) => return self.not_allowed(out, "GET, DELETE", persistence),
             (TimerPath::Bulk, _) => return self.not_allowed(out, "POST", persistence),
             (TimerPath::Timer(_) | TimerPath::Named, _) => {
                 return self.not_allowed(out, "GET, PUT, DELETE", persistence);
             }
             (TimerPath::References, _) => return self.not_allowed(out, "DELETE", persistence),
-            (TimerPath::Count, _) => return self.not_allowed(out, "GET", persistence),
-            (TimerPath::Ping, _) => return self.not_allowed(out, "GET", persistence),
+            (TimerPath::Count | TimerPath::Ping | TimerPath::Jobs, _) => {
+                return self.not_allowed(out, "GET", persistence);
+            }
             (TimerPath::Timestamps, _) => return self.not_allowed(out, "POST", persistence),
             (TimerPath::Unknown, _) => {
                 return self.settle(Err((404, NO_PATH.into())), persistence, out);

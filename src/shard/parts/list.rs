@@ -11,8 +11,8 @@ use crate::wire::timer_list::Place;
 /// Places in a window, at least. Above it the last of them give way: 1 MiB, and as much again while
 /// a bucket grows.
 pub const WINDOW_MIN: usize = 1 << 16;
-/// Places in a window, at most. A window has a sixteenth of all records, so that a list goes through
-/// them 16 times: with fewer places its cost would grow with the square of the records.
+/// Places in a window, at most. A window has a sixteenth of all records, so that a list goes
+/// through them 16 times: with fewer its cost would grow with the square of the records.
 const WINDOW_MAX: usize = 1 << 20;
 /// Places in all windows above which further windows have [`WINDOW_MIN`]: 32 MiB.
 const PLACES_MAX: usize = 2 << 20;
