@@ -272,7 +272,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let ports = mesh(shards, settings.limits.mesh_queue_max);
     let commands: Vec<_> = placement.iter().map(|_| Commands::empty()).collect();
     let ahead = MemoryAhead::new(placement.len(), settings.ahead_bytes());
-    let (identity, job_places) = (identity(&settings), Arc::default());
+    let (identity, job_places) = (identity(&settings), Arc::<JobPlaces>::default());
     for (own, (listeners, mesh)) in listeners.into_iter().zip(ports).enumerate() {
         let (go, wait_for_go) = channel();
         gos.push(go);
