@@ -172,7 +172,8 @@ fn timers_that_move_are_seen_once() {
 fn order(listed: &Listed, place: usize, query: &str) -> String {
     let answer = listed.ask(place, "DELETE", &format!("/timers?{query}"), "");
     assert_eq!(answer.status, 202, "{answer:?}");
-    answer.location().to_owned()
+    let job: Value = serde_json::from_str(&answer.body).expect("JSON");
+    format!("/jobs/{}", job["id"].as_str().expect("text"))
 }
 
 fn job(listed: &Listed, place: usize, path: &str) -> Value {

@@ -11,8 +11,8 @@ use crate::wire::timer_list::Place;
 /// Places in a window, at least. Above it the last of them give way: 1 MiB, and as much again while
 /// a bucket grows.
 pub const WINDOW_MIN: usize = 1 << 16;
-/// Places in a window, at most. A window has a sixteenth of all records, so that a list goes
-/// through them 16 times: with fewer its cost would grow with the square of the records.
+/// Places in a window, at most. A window has a quarter of all records, so that a list goes through
+/// them four times: with fewer its cost would grow with the square of the records.
 const WINDOW_MAX: usize = 1 << 20;
 /// Places in all windows above which further windows have [`WINDOW_MIN`]: 32 MiB.
 const PLACES_MAX: usize = 2 << 20;
@@ -230,7 +230,7 @@ impl Lists {
     fn len_max(&self, records: u32, place: Option<usize>) -> usize {
         let others = self.windows.iter().enumerate().filter(|(at, _)| Some(*at) != place);
         let taken: usize = others.map(|(_, window)| window.len_max).sum();
-        let wanted = (records as usize / 16).clamp(WINDOW_MIN, WINDOW_MAX);
+        let wanted = (records as usize / 4).clamp(WINDOW_MIN, WINDOW_MAX);
         if taken + wanted > PLACES_MAX { WINDOW_MIN } else { wanted }
     }
 
@@ -351,7 +351,7 @@ mod tests {
             window.map_or(0, |window| window.len_max)
         };
         assert_eq!(len_max(1, 1_000), WINDOW_MIN);
-        assert_eq!(len_max(2, 4 << 20), 256 << 10);
+        assert_eq!(len_max(2, 1 << 20), 256 << 10);
         assert_eq!(len_max(3, 100 << 20), WINDOW_MAX);
         assert_eq!(len_max(4, 100 << 20), WINDOW_MIN, "others have so much");
         assert_eq!(len_max(2, 100), 256 << 10, "it is there already");
