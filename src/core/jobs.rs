@@ -69,6 +69,8 @@ struct Run {
     refused: u64,
     changed: u64,
     tries: u32,
+    /// The first timer of the page. While it is the same, the page does not get on.
+    first: Option<Place>,
     /// Timers before this place have been counted; `None`: all have.
     counted_until: Option<Place>,
     /// Kept for as long as the job runs.
@@ -125,6 +127,7 @@ impl Jobs {
             refused: 0,
             changed: 0,
             tries: 0,
+            first: None,
             counted_until: Some(Place(0)),
             _place: place,
         });
@@ -245,9 +248,13 @@ impl Run {
     fn page(&mut self, page: ListPage, report: &mut JobReport) {
         report.is_incomplete |= !page.incomplete.is_empty();
         let is_new = |place: Place| self.counted_until.is_some_and(|until| place >= until);
-        let places = page.timers.iter().map(|timer| Place::of(timer.view.id));
+        let mut places = page.timers.iter().map(|timer| Place::of(timer.view.id));
+        let first = places.clone().next();
+        if std::mem::replace(&mut self.first, first) != first {
+            self.tries = 0;
+        }
         report.seen += places.clone().filter(|place| is_new(*place)).count() as u64;
-        if let Some(last) = places.last().filter(|last| is_new(*last)) {
+        if let Some(last) = places.next_back().filter(|last| is_new(*last)) {
             self.counted_until = last.next();
         }
         self.queue.extend(page.timers.iter().map(|timer| {
