@@ -1,5 +1,5 @@
-//! Lists of all timers by pages, beside pops: how long a list takes, what it costs the node, and how
-//! late pops are without and with it.
+//! Lists of all timers by pages, beside pops: how long a list takes, what it costs the node, and
+//! how late pops are without and with it.
 //!
 //! The node is filled by a bulk request. Then timers pop at a steady rate, first alone, then beside
 //! connections that list everything again and again.

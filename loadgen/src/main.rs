@@ -59,7 +59,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use command::Job;
-use flags::{BulkFlags, ReferenceFlags, ScenarioFlags, SinkFlags};
+use flags::{BulkFlags, ListFlags, ReferenceFlags, ScenarioFlags, SinkFlags};
 use scenario::kind::Scenario;
 
 /// The same allocator as the node's, so that allocations take steady time.
@@ -113,15 +113,7 @@ fn run(job: Job) -> Result<bool> {
             Ok(true)
         }
         Job::Bulk(flags) => run_bulk(&flags).map(|()| true),
-        Job::List(flags) => {
-            let report = lists::run(&flags)?;
-            if flags.json {
-                println!("{}", serde_json::to_string_pretty(&report)?);
-            } else {
-                print!("{}", report.text());
-            }
-            Ok(true)
-        }
+        Job::List(flags) => run_list(&flags).map(|()| true),
         Job::Handshakes(flags) => {
             let report = handshakes::run(&flags)?;
             if flags.json {
@@ -151,6 +143,16 @@ fn run(job: Job) -> Result<bool> {
             Ok(report.passed)
         }
     }
+}
+
+fn run_list(flags: &ListFlags) -> Result<()> {
+    let report = lists::run(flags)?;
+    if flags.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{}", report.text());
+    }
+    Ok(())
 }
 
 fn run_scenario(scenario: Scenario, flags: &ScenarioFlags) -> Result<bool> {

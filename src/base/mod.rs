@@ -3,6 +3,7 @@
 
 pub mod destinations;
 pub mod ids;
+pub(crate) mod jobs;
 pub mod limits;
 #[cfg(feature = "planted")]
 pub mod planted;

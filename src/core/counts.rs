@@ -1,6 +1,6 @@
-//! The answer to `GET /timers/count`, put together from the numbers of all shards of all nodes of
-//! the site. Each shard is asked until it has its numbers: once, where it is not asked when timers
-//! are due and where timers name few hosts.
+//! Answers to `GET /timers/count`, put together from the numbers of all shards of all nodes of the
+//! site. Each shard is asked until it has its numbers: once, where it is not asked when timers are
+//! due and where timers name few hosts. Answers about jobs are put together in the same way.
 //!
 //! No clock, no socket.
 
@@ -8,17 +8,17 @@ use crate::base::ids::{PeerIndex, ShardCount, ShardIndex, mix};
 use crate::base::slots::{SlotKey, Slots};
 use crate::base::time::{Now, Tick};
 use crate::cluster::view::View;
-use crate::shard::effects::{Answer, Internal, LISTED, ListCount, Refusal, Reply, Requester};
+use crate::shard::effects::{Answer, Internal, JobList, ListCount, Refusal, Reply, Requester};
+use crate::wire::jobs::{JobReport, JobsAsk, JobsPart};
+use crate::wire::peer_message::PeerMessageError;
 use crate::wire::timer_count::{CountAsk, CountPart, Numbers};
 
-use crate::core::lists::{Asked, Order, Whom};
+use crate::core::asking::{Asked, Order, PEER_MS, Whole, Whom, ask_all};
 
 /// Answers that one core puts together at a time.
 const COUNTS_MAX: usize = 16;
 /// A node or a shard that does not have its numbers after this time is left out.
 const COUNT_MS: u64 = 2_000;
-/// A node that has not answered a question for this long is left out.
-const PEER_MS: u64 = 1_000;
 /// In the number of a request: the answer is for counts.
 pub(crate) const IS_COUNT: u32 = 1 << 31;
 
@@ -31,13 +31,28 @@ struct Source {
     not_before: Tick,
 }
 
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wanted {
+    /// Numbers; whether it is asked when timers are due.
+    Numbers { has_spans: bool },
+    /// Jobs.
+    Jobs(JobsAsk),
+}
+
+/// What has come so far.
+#[derive(Debug)]
+enum Sum {
+    Numbers(Numbers, CountAsk),
+    Jobs(Vec<JobReport>, JobsAsk),
+}
+
 #[derive(Debug)]
 struct Count {
     from: Requester,
-    ask: CountAsk,
     begun: Tick,
     sources: Vec<Source>,
-    sum: Numbers,
+    sum: Sum,
     incomplete: Vec<String>,
 }
 
@@ -56,20 +71,25 @@ impl Counts {
         (seed, shards): (u64, ShardCount),
         (view, peers): (&View, impl Iterator<Item = Asked>),
         from: Requester,
-        has_spans: bool,
+        wanted: Wanted,
     ) -> Result<(), Refusal> {
         if self.counts.len() >= COUNTS_MAX {
             return Err(Refusal::ListsFull);
         }
         self.begun += 1;
-        let ask = CountAsk { walk: mix(seed ^ mix(!self.begun)), has_spans };
+        let walk = mix(seed ^ mix(!self.begun));
+        let sum = match wanted {
+            Wanted::Numbers { has_spans } => {
+                Sum::Numbers(Numbers::default(), CountAsk { walk, has_spans })
+            }
+            Wanted::Jobs(ask) => Sum::Jobs(Vec::new(), ask),
+        };
         let own = (0..shards.get()).map(|shard| Source::new(Whom::Shard(ShardIndex(shard))));
         let mut count = Count {
             from,
-            ask,
             begun: now.mono.tick_floor(),
             sources: own.collect(),
-            sum: Numbers::default(),
+            sum,
             incomplete: Vec::new(),
         };
         for (peer, can_be_asked) in peers {
@@ -101,8 +121,8 @@ impl Counts {
                 return None;
             }
         };
-        match part.map(|part| CountPart::decode(&part)) {
-            Some(Ok(part)) => count.add(tick, number, part),
+        match part.map(|part| count.add(tick, number, &part)) {
+            Some(Ok(())) => {}
             Some(Err(_)) => count.fail(view, number, "its answer makes no sense"),
             None => count.fail(view, number, "down, or of a version that knows no lists"),
         }
@@ -113,26 +133,11 @@ impl Counts {
     pub fn tick(
         &mut self,
         now: Now,
-        (own, view): (ShardIndex, &View),
+        of: (ShardIndex, &View),
         orders: &mut Vec<Order>,
         replies: &mut Vec<Reply>,
     ) {
-        let tick = now.mono.tick_floor();
-        for place in 0..self.counts.places() {
-            let Some(key) = self.counts.key_at(place) else { continue };
-            let Some(count) = self.counts.get_mut(key) else { continue };
-            count.give_up_late(tick, view);
-            let SlotKey { index, generation } = key;
-            for (number, source) in (0_u32..).zip(&mut count.sources) {
-                if !source.is_done && source.asked_at.is_none() && source.not_before <= tick {
-                    source.asked_at = Some(tick);
-                    let request = IS_COUNT | index << 16 | number;
-                    let from = Requester { shard: own, connection: LISTED, generation, request };
-                    let mut ask = Vec::new();
-                    count.ask.encode(&mut ask);
-                    orders.push(Order { whom: source.whom, from, ask });
-                }
-            }
+        for key in ask_all(&mut self.counts, now.mono.tick_floor(), of, IS_COUNT, orders) {
             replies.extend(self.finish(now, key));
         }
     }
@@ -151,37 +156,60 @@ impl Counts {
         if !self.counts.get(key)?.sources.iter().all(|source| source.is_done) {
             return None;
         }
-        let mut count = self.counts.remove(key)?;
-        count.sum.name_fewer_hosts();
-        let Count { from, ask, sum, incomplete, .. } = count;
-        let has_spans = ask.has_spans;
-        let answer = ListCount { numbers: sum, has_spans, incomplete, at: now.wall };
-        Some(Reply::at_once(from, Answer::Internal(Box::new(Internal::Count(answer)))))
+        let Count { from, sum, incomplete, .. } = self.counts.remove(key)?;
+        let answer = match sum {
+            Sum::Numbers(mut numbers, CountAsk { has_spans, .. }) => {
+                numbers.name_fewer_hosts();
+                Internal::Count(ListCount { numbers, has_spans, incomplete, at: now.wall })
+            }
+            Sum::Jobs(mut jobs, ask) => {
+                jobs.sort_by_key(|job| (job.began, job.id));
+                Internal::Jobs(JobList { jobs, is_of_one: ask.job.is_some(), incomplete })
+            }
+        };
+        Some(Reply::at_once(from, Answer::Internal(Box::new(answer))))
     }
 }
 
 impl Count {
-    fn add(&mut self, tick: Tick, number: u16, part: CountPart) {
+    fn add(&mut self, tick: Tick, number: u16, part: &[u8]) -> Result<(), PeerMessageError> {
         let source = &mut self.sources[usize::from(number)];
         if source.is_done {
-            return;
+            return Ok(());
         }
         let whom = source.whom;
-        source.not_before = if part.is_starved { tick + 1 } else { tick };
-        if let Some(numbers) = part.numbers {
-            source.is_done = true;
-            self.sum.add(numbers);
-        }
-        let Whom::Peer(peer, _) = whom else { return };
+        let shards = match &mut self.sum {
+            Sum::Numbers(sum, _) => {
+                let part = CountPart::decode(part)?;
+                source.not_before = if part.is_starved { tick + 1 } else { tick };
+                if let Some(numbers) = part.numbers {
+                    source.is_done = true;
+                    sum.add(numbers);
+                }
+                part.shards
+            }
+            Sum::Jobs(all, _) => {
+                let part = JobsPart::decode(part)?;
+                source.is_done = true;
+                all.extend(part.jobs);
+                part.shards
+            }
+        };
+        let Whom::Peer(peer, _) = whom else { return Ok(()) };
         let is_of = |source: &&Source| matches!(source.whom, Whom::Peer(of, _) if of == peer);
         let asked = self.sources.iter().filter(is_of).count() as u16;
-        let more = asked..part.shards;
+        let more = asked..shards;
         self.sources.extend(more.map(|shard| Source::new(Whom::Peer(peer, shard))));
+        Ok(())
     }
 
     fn leave_out(&mut self, view: &View, peer: PeerIndex, why: &str) {
         let name = view.name_of(peer);
-        self.incomplete.push(format!("{name}: {why}; its timers count where others hold them"));
+        let what = match self.sum {
+            Sum::Numbers(..) => "its timers count where others hold them",
+            Sum::Jobs(..) => "its jobs are missing",
+        };
+        self.incomplete.push(format!("{name}: {why}; {what}"));
     }
 
     fn fail(&mut self, view: &View, number: u16, why: &str) {
@@ -202,6 +230,17 @@ impl Count {
         }
     }
 
+    fn next_wake(&self) -> Tick {
+        let open = self.sources.iter().filter(|source| !source.is_done);
+        let wakes = open.map(|source| match source.asked_at {
+            Some(at) => at + PEER_MS,
+            None => source.not_before,
+        });
+        wakes.min().map_or(self.begun, |wake| wake.min(self.begun + COUNT_MS))
+    }
+}
+
+impl Whole for Count {
     fn give_up_late(&mut self, tick: Tick, view: &View) {
         let is_over = tick - self.begun >= COUNT_MS;
         for number in 0..self.sources.len() {
@@ -216,13 +255,18 @@ impl Count {
         }
     }
 
-    fn next_wake(&self) -> Tick {
-        let open = self.sources.iter().filter(|source| !source.is_done);
-        let wakes = open.map(|source| match source.asked_at {
-            Some(at) => at + PEER_MS,
-            None => source.not_before,
-        });
-        wakes.min().map_or(self.begun, |wake| wake.min(self.begun + COUNT_MS))
+    fn ask(&mut self, tick: Tick, order: &mut dyn FnMut(u32, Whom, Vec<u8>)) {
+        for (number, source) in (0_u32..).zip(&mut self.sources) {
+            if !source.is_done && source.asked_at.is_none() && source.not_before <= tick {
+                source.asked_at = Some(tick);
+                let mut ask = Vec::new();
+                match &self.sum {
+                    Sum::Numbers(_, count) => count.encode(&mut ask),
+                    Sum::Jobs(_, jobs) => jobs.encode(&mut ask),
+                }
+                order(number, source.whom, ask);
+            }
+        }
     }
 }
 

@@ -33,7 +33,9 @@ fn count(
     let (mut counts, view) = (Counts::default(), view());
     let peer = view.node_named("b").expect("a member");
     let of = (&view, [(peer, can_be_asked)].into_iter());
-    counts.begin(at(1_000), (7, ShardCount::new(2)), of, FROM, true).expect("room");
+    counts
+        .begin(at(1_000), (7, ShardCount::new(2)), of, FROM, Wanted::Numbers { has_spans: true })
+        .expect("room");
     let mut asked: Vec<Whom> = Vec::new();
     for ms in 1_000..9_000 {
         let (mut orders, mut replies) = (Vec::new(), Vec::new());

@@ -14,12 +14,14 @@ use crate::base::ids::{PeerIndex, ShardCount, ShardIndex, mix};
 use crate::base::slots::{SlotKey, Slots};
 use crate::base::time::{Now, Tick};
 use crate::cluster::view::View;
+use crate::core::asking::{Asked, Order, PEER_MS, Whole, Whom, ask_all};
 use crate::shard::effects::{
-    Answer, Internal, LISTED, ListPage, ListedTimer, Refusal, Reply, Requester, TimerView,
+    Answer, Internal, ListPage, ListedTimer, Refusal, Reply, Requester, TimerView,
 };
 use crate::timer::definition::Content;
 use crate::timer::version::{StateKey, Version};
 use crate::wire::callback_uri::uri_of;
+use crate::wire::jobs::JobsAsk;
 use crate::wire::list_query::{Cursor, ListQuery};
 use crate::wire::peer_message::{PeerMessageError, TimerCopy};
 use crate::wire::timer_list::{
@@ -28,50 +30,32 @@ use crate::wire::timer_list::{
 
 /// Pages that one core puts together at a time: some 2 MiB each.
 const LISTINGS_MAX: usize = 16;
+/// Pages of one token's name among them; those of operators without a token count together.
+const LISTINGS_OF_ONE_MAX: usize = 8;
 /// Bytes of timers above which a page ends.
 const PAGE_BYTES_MAX: usize = 1 << 20;
 /// A page that is not complete after this time ends where it is.
 const PAGE_MS: u64 = 2_000;
-/// A node that has not answered a question for this long is left out of the page.
-const PEER_MS: u64 = 1_000;
 /// How often a page is begun again because timers moved while it was put together.
 const RESTARTS_MAX: u32 = 3;
 /// Timers that a question asks for beyond a shard's even share, because shards have more or less.
 const SPARE_TIMERS: usize = 8;
 
-/// What a client asks of all timers.
+/// What a client asks of all timers, or of jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListAsked {
-    /// A page of a list.
-    Page(ListQuery),
+    /// A page of a list. With a digest of the name of who asks: of its token, or of none.
+    Page(ListQuery, u64),
+    /// A job that deletes the timers of a list. With the name of the token; empty: there is none.
+    Delete(ListQuery, Box<str>),
+    /// What is told of jobs.
+    Jobs(JobsAsk),
     /// Numbers.
     Count {
         /// Whether it is asked when timers are due.
         has_spans: bool,
     },
 }
-
-/// Whom a question goes to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Whom {
-    /// A shard of this node.
-    Shard(ShardIndex),
-    /// A shard of another node.
-    Peer(PeerIndex, u16),
-}
-
-/// A question that the core must ask.
-#[derive(Debug)]
-pub(crate) struct Order {
-    pub whom: Whom,
-    /// In whose name.
-    pub from: Requester,
-    /// The question, encoded.
-    pub ask: Vec<u8>,
-}
-
-/// Another node of the site; `Err` says why it cannot be asked.
-pub(crate) type Asked = (PeerIndex, Result<(), &'static str>);
 
 /// What is known of a shard's timers.
 #[derive(Debug)]
@@ -103,6 +87,8 @@ struct Kept {
 #[derive(Debug)]
 struct Listing {
     from: Requester,
+    /// A digest of the name of who asks.
+    by: u64,
     query: ListQuery,
     cursor: Cursor,
     begun: Tick,
@@ -123,15 +109,20 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Begins a page. `seed` tells this core from all others.
+    /// Begins a page. `seed` tells this core from all others. `by` is a digest of the name of who
+    /// asks.
     pub fn begin(
         &mut self,
         now: Now,
         (seed, shards): (u64, ShardCount),
         (view, peers): (&View, impl Iterator<Item = Asked>),
-        from: Requester,
+        (from, by): (Requester, u64),
         query: ListQuery,
     ) -> Result<(), Refusal> {
+        let of_one = self.listings.iter().filter(|(_, listing)| listing.by == by).count();
+        if of_one >= LISTINGS_OF_ONE_MAX {
+            return Err(Refusal::ListsOfNameFull);
+        }
         if self.listings.len() >= LISTINGS_MAX {
             return Err(Refusal::ListsFull);
         }
@@ -156,6 +147,7 @@ impl Lists {
         let timers = BTreeMap::new();
         self.listings.insert(Listing {
             from,
+            by,
             query,
             cursor,
             begun,
@@ -200,23 +192,11 @@ impl Lists {
     pub fn tick(
         &mut self,
         now: Now,
-        (own, view): (ShardIndex, &View),
+        of: (ShardIndex, &View),
         orders: &mut Vec<Order>,
         replies: &mut Vec<Reply>,
     ) {
-        let tick = now.mono.tick_floor();
-        for place in 0..self.listings.places() {
-            let Some(key) = self.listings.key_at(place) else { continue };
-            let Some(listing) = self.listings.get_mut(key) else { continue };
-            listing.give_up_silent(tick, view);
-            let SlotKey { index, generation } = key;
-            let from = |number: u32| {
-                let request = index << 16 | number;
-                Requester { shard: own, connection: LISTED, generation, request }
-            };
-            listing.ask(tick, |number, whom, ask| {
-                orders.push(Order { whom, from: from(number), ask });
-            });
+        for key in ask_all(&mut self.listings, now.mono.tick_floor(), of, 0, orders) {
             replies.extend(self.finish(now, key));
         }
     }
@@ -371,36 +351,6 @@ impl Listing {
         }
     }
 
-    fn give_up_silent(&mut self, tick: Tick, view: &View) {
-        for number in 0..self.sources.len() {
-            let source = &self.sources[number];
-            let is_silent = source.asked_at.is_some_and(|at| tick - at >= PEER_MS);
-            if is_silent && !source.has_failed && matches!(source.whom, Whom::Peer(..)) {
-                self.fail(view, number as u16, "no answer within a second");
-            }
-        }
-    }
-
-    /// Asks the shards that hold the page up.
-    fn ask(&mut self, tick: Tick, mut order: impl FnMut(u32, Whom, Vec<u8>)) {
-        let Some(bound) = self.bound() else { return };
-        let open = self.open().count().max(1);
-        let missing = usize::from(self.query.limit).saturating_sub(self.timers.len());
-        let share = missing.div_ceil(open);
-        let limit = (share + share / 4 + SPARE_TIMERS).min(usize::from(LIST_LIMIT_MAX)) as u16;
-        let (walk, filter) = (self.cursor.walk, self.query.filter.borrow());
-        for (number, source) in (0..).zip(&mut self.sources) {
-            if source.known != Some(bound) || !source.may_be_asked(tick) {
-                continue;
-            }
-            source.asked_at = Some(tick);
-            source.restarts = self.restarts;
-            let mut ask = Vec::new();
-            ListAsk { walk, from: bound, limit, filter }.encode(&mut ask);
-            order(number, source.whom, ask);
-        }
-    }
-
     fn next_wake(&self) -> Option<Tick> {
         let bound = self.bound();
         let wake_of = |source: &Source| match source.asked_at {
@@ -435,6 +385,38 @@ impl Listing {
         let letters = self.query.letters;
         let (incomplete, at) = (self.incomplete, now.wall);
         ListPage { timers, cursor, incomplete, at, bytes, letters, used: 0, refused: 0 }
+    }
+}
+
+impl Whole for Listing {
+    fn give_up_late(&mut self, tick: Tick, view: &View) {
+        for number in 0..self.sources.len() {
+            let source = &self.sources[number];
+            let is_silent = source.asked_at.is_some_and(|at| tick - at >= PEER_MS);
+            if is_silent && !source.has_failed && matches!(source.whom, Whom::Peer(..)) {
+                self.fail(view, number as u16, "no answer within a second");
+            }
+        }
+    }
+
+    /// Asks the shards that hold the page up.
+    fn ask(&mut self, tick: Tick, order: &mut dyn FnMut(u32, Whom, Vec<u8>)) {
+        let Some(bound) = self.bound() else { return };
+        let open = self.open().count().max(1);
+        let missing = usize::from(self.query.limit).saturating_sub(self.timers.len());
+        let share = missing.div_ceil(open);
+        let limit = (share + share / 4 + SPARE_TIMERS).min(usize::from(LIST_LIMIT_MAX)) as u16;
+        let (walk, filter) = (self.cursor.walk, self.query.filter.borrow());
+        for (number, source) in (0..).zip(&mut self.sources) {
+            if source.known != Some(bound) || !source.may_be_asked(tick) {
+                continue;
+            }
+            source.asked_at = Some(tick);
+            source.restarts = self.restarts;
+            let mut ask = Vec::new();
+            ListAsk { walk, from: bound, limit, filter }.encode(&mut ask);
+            order(number, source.whom, ask);
+        }
     }
 }
 

@@ -130,11 +130,15 @@ impl World {
     }
 
     fn begin(&mut self, query: ListQuery) -> Result<(), Refusal> {
+        self.begin_by(7, query)
+    }
+
+    fn begin_by(&mut self, by: u64, query: ListQuery) -> Result<(), Refusal> {
         let peer = self.peer();
         let others = (!self.others.is_empty()).then_some((peer, Ok(())));
         let shards = ShardCount::new(self.own.len() as u16);
         let of = (&self.view, others.into_iter());
-        self.lists.begin(at(self.now_ms), (7, shards), of, FROM, query)
+        self.lists.begin(at(self.now_ms), (7, shards), of, (FROM, by), query)
     }
 
     /// Asks and answers, a millisecond each, until the page is there.
@@ -239,7 +243,7 @@ fn nodes_that_cannot_be_asked_are_named() {
     let view = view();
     let peer = view.node_named("c").expect("a member");
     let of = (&view, [(peer, Err("not reached"))].into_iter());
-    lists.begin(at(1), (1, ShardCount::new(1)), of, FROM, query("")).expect("room");
+    lists.begin(at(1), (1, ShardCount::new(1)), of, (FROM, 7), query("")).expect("room");
     let (mut orders, mut replies) = (Vec::new(), Vec::new());
     lists.tick(at(1), (OWN, &view), &mut orders, &mut replies);
     let order = orders.pop().expect("the own shard is asked");
@@ -327,10 +331,11 @@ fn a_page_that_takes_long_ends_where_it_is() {
 #[test]
 fn a_core_puts_so_many_pages_together_at_a_time() {
     let mut world = World::new(vec![Shard::of(0..5)], vec![]);
-    for _ in 0..LISTINGS_MAX {
-        world.begin(query("")).expect("room");
+    for number in 0..LISTINGS_MAX as u64 {
+        world.begin_by(number % 2, query("")).expect("room");
     }
     assert_eq!(world.begin(query("")), Err(Refusal::ListsFull));
+    assert_eq!(world.begin_by(0, query("")), Err(Refusal::ListsOfNameFull));
 }
 
 #[test]

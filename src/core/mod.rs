@@ -1,12 +1,14 @@
 //! One core without its ring: shard, mesh, peers, and the routing between them. The engine drives
 //! it under io_uring, the simulators in virtual time.
 
+pub(crate) mod asking;
 pub(crate) mod copies;
 pub(crate) mod counts;
 pub mod gate;
 pub(crate) mod gather;
 pub mod internal_api;
 pub(crate) mod internal_document;
+pub(crate) mod jobs;
 pub mod journal;
 pub(crate) mod letter_jobs;
 pub(crate) mod lists;
@@ -33,12 +35,15 @@ use crate::wire::dead_letter::LetterUse;
 use crate::wire::peer_message::PeerMessage;
 use crate::wire::resync_json::Reference;
 
+use crate::base::jobs::JobPlaces;
+use crate::core::asking::{Order, Whom};
 use crate::core::copies::Copies;
-use crate::core::counts::{Counts, IS_COUNT};
+use crate::core::counts::{Counts, IS_COUNT, Wanted};
 use crate::core::gather::{GATHERED, Gathers, PageAsked};
+use crate::core::jobs::{BY_JOBS, JOBBED, JobOrder, Jobs};
 use crate::core::journal::{CoreJournal, JournalCounters, WaitingResult};
 use crate::core::letter_jobs::{LETTERS, LetterJobs};
-use crate::core::lists::{ListAsked, Lists, Order, Whom};
+use crate::core::lists::{ListAsked, Lists};
 use crate::core::mesh::{MeshPort, Message, Remote};
 use crate::core::peers::actions::{InboundId, PeerAction, PeerError};
 use crate::core::peers::behind::Behind;
@@ -68,6 +73,8 @@ pub struct Core {
     lists: Lists,
     counts: Counts,
     letter_jobs: LetterJobs,
+    jobs: Jobs,
+    job_places: Arc<JobPlaces>,
     journal: Option<Box<CoreJournal>>,
     /// Since when all shards of the node are complete, and since when this one told that it is.
     complete_since: CompleteSince,
@@ -115,6 +122,8 @@ impl Core {
             lists: Lists::default(),
             counts: Counts::default(),
             letter_jobs: LetterJobs::default(),
+            jobs: Jobs::default(),
+            job_places: Arc::default(),
             journal: None,
             complete_since: identity.complete_since,
             told_complete: WallMs(0),
@@ -216,8 +225,8 @@ impl Core {
         }
     }
 
-    /// Takes a client's question for a page of a list, or for numbers. [`Core::replies`] gives the
-    /// answer.
+    /// Takes a client's question for a page of a list, for numbers or jobs, or the order for a job.
+    /// [`Core::replies`] gives the answer.
     pub fn list(&mut self, now: Now, from: Requester, asked: ListAsked) {
         let view = self.peering.view().clone();
         let nodes = view.connected_nodes();
@@ -232,15 +241,50 @@ impl Core {
         });
         let hello = self.peering.hello();
         let own = (hello.incarnation ^ u64::from(hello.shard) << 32, self.shards);
+        let of = (&*view, others);
         let begun = match asked {
-            ListAsked::Page(query) => self.lists.begin(now, own, (&view, others), from, query),
+            ListAsked::Page(query, by) => self.lists.begin(now, own, of, (from, by), query),
             ListAsked::Count { has_spans } => {
-                self.counts.begin(now, own, (&view, others), from, has_spans)
+                self.counts.begin(now, own, of, from, Wanted::Numbers { has_spans })
+            }
+            ListAsked::Jobs(ask) => self.counts.begin(now, own, of, from, Wanted::Jobs(ask)),
+            ListAsked::Delete(query, owner) => {
+                let (place, table) = (self.job_places.take(&owner), self.shard.jobs_mut());
+                self.jobs.begin(now, own.0, table, (query, owner), place).map(|report| {
+                    let answer = Answer::Internal(Box::new(Internal::JobBegun(report)));
+                    self.outbox.reply(from, answer);
+                })
             }
         };
         if let Err(refusal) = begun {
             self.outbox.reply(from, Answer::Refused(refusal));
         }
+    }
+
+    /// Does what jobs want done now.
+    fn jobs_on(&mut self, now: Now) {
+        let mut orders = Vec::new();
+        self.jobs.tick(now, self.own, self.shard.jobs_mut(), &mut orders);
+        for order in orders {
+            match order {
+                JobOrder::List(from, query) => {
+                    self.list(now, from, ListAsked::Page(query, BY_JOBS))
+                }
+                JobOrder::Delete(from, delete) => {
+                    self.request(now, from, Request::Conditional(delete));
+                }
+            }
+        }
+    }
+
+    /// Sets the places for jobs, which all cores of the node share.
+    pub fn set_job_places(&mut self, places: Arc<JobPlaces>) {
+        self.job_places = places;
+    }
+
+    /// How many jobs this core runs.
+    pub fn jobs_running(&self) -> usize {
+        self.jobs.running()
     }
 
     /// Asks shards and nodes for the lists and numbers that are being put together.
@@ -338,6 +382,9 @@ impl Core {
     /// need: later in the turn callbacks are about to begin, and nothing may be asked of the shard.
     pub(crate) fn inbox(&mut self, now: Now) {
         self.take_messages(now);
+        if !self.jobs.is_empty() {
+            self.jobs_on(now);
+        }
         if !self.lists.is_empty() || !self.counts.is_empty() {
             self.list_on(now);
         }
@@ -451,6 +498,10 @@ impl Core {
             } else {
                 reply
             };
+            if reply.to.connection == JOBBED && reply.to.shard == self.own {
+                self.jobs.take(self.now, self.shard.jobs_mut(), reply);
+                continue;
+            }
             if reply.to.shard == self.own {
                 replies.push(reply);
             } else {
@@ -481,7 +532,8 @@ impl Core {
         let peers = (peers != MonoNs(u64::MAX)).then(|| peers.tick_ceil());
         let journal = self.journal.as_ref().and_then(|journal| journal.next_wake(self.now.mono));
         let journal = journal.map(MonoNs::tick_ceil);
-        let lists = [self.lists.next_wake(), self.counts.next_wake()].into_iter().flatten().min();
+        let lists = [self.lists.next_wake(), self.counts.next_wake(), self.jobs.next_wake()];
+        let lists = lists.into_iter().flatten().min();
         [self.shard.next_wake(), peers, journal, lists].into_iter().flatten().min()
     }
 

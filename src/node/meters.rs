@@ -199,6 +199,8 @@ meters! {
     listed: Counter,
     /// Looks at timers for lists and counts, of some 10 ns each.
     list_looks: Counter,
+    /// Jobs that run.
+    jobs_running: Gauge,
     /// Timers accepted that will never pop because repeat-for is shorter than the interval.
     never_firing: Counter,
     /// Callbacks answered 2xx.

@@ -22,6 +22,7 @@ pub fn publish(engine: &mut Engine) -> bool {
     let Engine { core, clients, callbacks, peers, timestamps, ring, commands, .. } = engine;
     let meters = &engine.meters[engine.own];
     let is_behind = meters.tags.tell(core.shard_mut().tags_mut());
+    let running = core.jobs_running() as u64;
     let shard = core.shard();
     let counted = shard.counters();
     meters.timers.set(counted.timers);
@@ -32,6 +33,7 @@ pub fn publish(engine: &mut Engine) -> bool {
     meters.reads.set(counted.reads);
     meters.listed.set(counted.listed);
     meters.list_looks.set(counted.list_looks);
+    meters.jobs_running.set(running);
     meters.never_firing.set(counted.never_firing);
     meters.pops_delivered.set(counted.delivered);
     meters.pops_failed.set(counted.failed);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tracing::{error, info, warn};
 
 use crate::base::ids::{NodeInstance, ShardCount, ShardIndex, mix};
+use crate::base::jobs::JobPlaces;
 use crate::base::limits::SHARDS_MAX;
 use crate::base::quota::Quotas;
 use crate::base::time::Now;
@@ -238,6 +239,7 @@ struct Seat {
     view: Arc<View>,
     identity: Identity,
     stock: Stock,
+    job_places: Arc<JobPlaces>,
     journal: Option<SeatJournal>,
     commands: Commands,
     ready: Sender<Ready>,
@@ -264,14 +266,13 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let oracle = settings.timestamp.as_ref().map(|_| Arc::<Oracle>::default());
     let meters: Arc<[_]> = placement.iter().map(|_| CoreMeters::default()).collect();
     let journal = opened.as_ref().map(|opened| SeatJournal::of(opened, &meters));
-    let stop = Arc::new(AtomicBool::new(false));
-    let settings = Arc::new(files.restricted(settings));
+    let (settings, stop) = (Arc::new(files.restricted(settings)), Arc::<AtomicBool>::default());
     let (ready, all_ready) = channel();
     let (mut threads, mut gos) = (Vec::new(), Vec::new());
     let ports = mesh(shards, settings.limits.mesh_queue_max);
     let commands: Vec<_> = placement.iter().map(|_| Commands::empty()).collect();
     let ahead = MemoryAhead::new(placement.len(), settings.ahead_bytes());
-    let identity = identity(&settings);
+    let (identity, job_places) = (identity(&settings), Arc::<JobPlaces>::default());
     for (own, (listeners, mesh)) in listeners.into_iter().zip(ports).enumerate() {
         let (go, wait_for_go) = channel();
         gos.push(go);
@@ -289,6 +290,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
             view: view.clone(),
             identity: identity.clone(),
             stock: ahead.stocks[own].clone(),
+            job_places: job_places.clone(),
             journal: journal.clone(),
             commands: commands[own].clone(),
             ready: ready.clone(),
@@ -588,13 +590,13 @@ impl Seat {
         let Ok(Go { mailboxes, resolver, segments, addresses }) = self.go.recv() else {
             return Ok(());
         };
-        let listen = addresses.timers;
-        let settings = &self.settings;
+        let (listen, settings) = (addresses.timers, &self.settings);
         let wall = self.journal.as_ref().map(|journal| journal.plan.wall);
         let began = wall.map_or_else(now, |wall| wall.raise(now()));
         let config = self.shard_config();
         let mut core = Core::with_identity(config, self.mesh, self.identity, began);
         core.shard_mut().set_quotas(quotas_of(settings));
+        core.set_job_places(Arc::clone(&self.job_places));
         if let (Some(journal), Some(segments)) = (&self.journal, &segments) {
             journal.read(self.own, &mut core, began, &self.meters[self.own], segments)?;
         }

@@ -14,6 +14,7 @@ use crate::timer::definition::Definition;
 use crate::timer::version::Version;
 use crate::wire::answer_head::RetryAfter;
 use crate::wire::dead_letter::LetterUse;
+use crate::wire::jobs::JobReport;
 use crate::wire::peer_message::{PeerMessage, PeerResult, TimerCopy};
 use crate::wire::resync_json::Reference;
 use crate::wire::timer_count::Numbers;
@@ -445,6 +446,24 @@ pub enum Refusal {
     /// As many pages of lists are put together as one core may.
     #[error("too many lists are under way on this core; retry in a moment, or on another node")]
     ListsFull,
+    /// As many pages of lists are put together for one name as one core may.
+    #[error(
+        "too many lists of this token are under way on this core; ask for the next page when one \
+         has come"
+    )]
+    ListsOfNameFull,
+    /// As many jobs run as a node may have.
+    #[error(
+        "16 jobs run on this node, as many as may; wait until one has ended (GET /jobs), stop \
+         one, or use another node"
+    )]
+    JobsFull,
+    /// As many jobs of one name run as a node may have.
+    #[error(
+        "4 jobs of this token run on this node, as many as may; wait until one has ended \
+         (GET /jobs), or stop one"
+    )]
+    JobsOfNameFull,
     /// The queue to the core that owns the timer is full.
     #[error(
         "the core that owns this timer is overloaded (limits.mesh_queue_max); retry in a moment"
@@ -527,7 +546,7 @@ impl Answer {
                 Internal::ListPart(part) => part.as_ref().map_or(0, |part| part.len()),
                 Internal::List(page) => page.bytes,
                 // Some hundred names.
-                Internal::Count(_) => 0,
+                Internal::Count(_) | Internal::JobBegun(_) | Internal::Jobs(_) => 0,
             },
             Answer::Done { .. } | Answer::Identified(_) | Answer::NotFound | Answer::Refused(_) => {
                 0
@@ -575,6 +594,21 @@ pub enum Internal {
     List(ListPage),
     /// Numbers of timers: 200.
     Count(ListCount),
+    /// A job has begun: 202.
+    JobBegun(JobReport),
+    /// Jobs: 200.
+    Jobs(JobList),
+}
+
+/// The answer to `GET /jobs` and to requests for one job.
+#[derive(Clone, PartialEq, Debug)]
+pub struct JobList {
+    /// The jobs, those that began first before others.
+    pub jobs: Vec<JobReport>,
+    /// Whether one job was asked for.
+    pub is_of_one: bool,
+    /// What may lack, a sentence for each node.
+    pub incomplete: Vec<String>,
 }
 
 /// The answer to `GET /timers/count`.

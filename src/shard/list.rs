@@ -13,13 +13,15 @@ use crate::base::time::Now;
 use crate::timer::definition::{Content, spread_ms};
 use crate::timer::naming::may_be_of_name;
 use crate::wire::callback_uri::host_and_port;
+use crate::wire::jobs::JobsAsk;
 use crate::wire::peer_message::PeerMessageError;
 use crate::wire::timer_list::{
-    COUNT_KIND, Filter, ListAsk, ListedCopy, ListedState, PartHead, Place, STATES_ALL, begin_part,
-    end_part, write_listed,
+    COUNT_KIND, Filter, JOBS_KIND, ListAsk, ListedCopy, ListedState, PartHead, Place, STATES_ALL,
+    begin_part, end_part, write_listed,
 };
 
 use super::Shard;
+use super::parts::list::Entry;
 use super::records::{Record, Records, State};
 
 /// Looks for one part: some 100 us.
@@ -27,12 +29,12 @@ const LOOKS_PER_PART: u32 = 10_000;
 /// What a look costs at the content of a timer, whose bytes lie elsewhere.
 const LOOKS_PER_CONTENT: u32 = 8;
 /// What it costs to find one timer of a window and to write it.
-const LOOKS_PER_TIMER: u32 = 40;
+const LOOKS_PER_TIMER: u32 = 30;
 /// Bytes of a part above which it ends. The next part goes on there.
 const PART_BYTES_MAX: usize = 64 << 10;
 
 impl Shard {
-    /// Answers a question for timers of a list, or for numbers. `Err`: the question is neither.
+    /// Answers a question for timers of a list, for numbers or for jobs. `Err`: it is none of them.
     pub(super) fn listed_part(
         &mut self,
         now: Now,
@@ -40,8 +42,16 @@ impl Shard {
     ) -> Result<Vec<u8>, PeerMessageError> {
         match ask.first() {
             Some(&COUNT_KIND) => self.count_part(now, ask),
+            Some(&JOBS_KIND) => self.jobs_part(ask),
             _ => self.list_part(now, ask),
         }
+    }
+
+    fn jobs_part(&mut self, ask: &[u8]) -> Result<Vec<u8>, PeerMessageError> {
+        let ask = JobsAsk::decode(ask)?;
+        let mut part = Vec::new();
+        self.jobs.part(self.config.shards.get(), &ask).encode(&mut part);
+        Ok(part)
     }
 
     fn list_part(&mut self, now: Now, ask: &[u8]) -> Result<Vec<u8>, PeerMessageError> {
@@ -92,8 +102,8 @@ impl Shard {
         let mut left = ask.limit;
         while *looks > 0 && left > 0 && part.len() <= PART_BYTES_MAX {
             let Some(place) = self.next_listed(now, ask, at, looks) else { return (at, false) };
-            let place = match place {
-                Found::Place(place) => place,
+            let (place, slot) = match place {
+                Found::Entry(entry) => entry,
                 Found::Nothing(until) => match until {
                     // The window is used up. The next one begins behind it.
                     Some(until) => {
@@ -104,7 +114,7 @@ impl Shard {
                 },
             };
             *looks = looks.saturating_sub(LOOKS_PER_TIMER);
-            if self.write_part(now, &ask.filter, place, part) {
+            if self.write_part(now, &ask.filter, (place, slot), part) {
                 left -= 1;
                 self.counters.listed += 1;
             }
@@ -125,7 +135,8 @@ impl Shard {
         at: Place,
         looks: &mut u32,
     ) -> Option<Found> {
-        let Some(window) = self.lists.window(now.mono.tick_floor(), ask.walk, at) else {
+        let (tick, records) = (now.mono.tick_floor(), self.records.slots());
+        let Some(window) = self.lists.window(tick, ask.walk, at, records) else {
             // Others have all windows. The question comes again in the next tick.
             self.lists.spend(u32::MAX);
             return None;
@@ -146,18 +157,29 @@ impl Shard {
                 let place = Place::of(record.id);
                 if window.covers(place) && is_listed(&self.records, now, record, &ask.filter, looks)
                 {
-                    window.insert(place);
+                    window.insert(place, slot);
                 }
             }
         }
-        let (place, spent) = window.first_from(at);
+        let (entry, spent) = window.first_from(at);
         *looks = looks.saturating_sub(spent);
-        Some(place.map_or(Found::Nothing(window.until), Found::Place))
+        Some(entry.map_or(Found::Nothing(window.until), Found::Entry))
     }
 
     /// Appends the timer of a place to a part, if it is there and in the list still.
-    fn write_part(&self, now: Now, filter: &Filter<'_>, place: Place, part: &mut Vec<u8>) -> bool {
-        let Some(slot) = self.find(place.id()) else { return false };
+    fn write_part(
+        &self,
+        now: Now,
+        filter: &Filter<'_>,
+        (place, slot): Entry,
+        part: &mut Vec<u8>,
+    ) -> bool {
+        let id = place.id();
+        let is_there = self.records.contains(slot) && self.records.get(slot).id == id;
+        // A timer that was forgotten may have come back in another slot.
+        let Some(slot) = Some(slot).filter(|_| is_there).or_else(|| self.find(id)) else {
+            return false;
+        };
         let record = self.records.get(slot);
         if !is_listed(&self.records, now, record, filter, &mut 0) {
             return false;
@@ -182,7 +204,7 @@ impl Shard {
 
 /// What a window has next.
 enum Found {
-    Place(Place),
+    Entry(Entry),
     /// Nothing up to this place; `None`: nothing at all.
     Nothing(Option<Place>),
 }

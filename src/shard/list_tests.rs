@@ -9,7 +9,7 @@ use crate::base::time::WallMs;
 use crate::cluster::detector::Liveness;
 use crate::shard::effects::{Answer, CallbackOutcome, Internal, Request};
 use crate::shard::harness_tests::{Cluster, START_MS};
-use crate::shard::parts::list::WINDOW_MAX;
+use crate::shard::parts::list::WINDOW_MIN;
 use crate::wire::timer_list::{LIST_LIMIT_MAX, read_listed, read_part};
 
 const ALL: ListAsk<'_> =
@@ -63,7 +63,7 @@ fn ids(told: &[Told]) -> BTreeSet<TimerId> {
 #[test]
 fn all_timers_are_told_over_several_windows_with_bounded_work() {
     let mut cluster = Cluster::new(1, true);
-    let count = WINDOW_MAX as u64 + 5_000;
+    let count = WINDOW_MIN as u64 + 5_000;
     let made: BTreeSet<_> = (1..=count).map(TimerId).collect();
     for id in &made {
         cluster.put(0, *id, (1_000, 1_000), 1);
@@ -76,7 +76,7 @@ fn all_timers_are_told_over_several_windows_with_bounded_work() {
     // Two walks, a sort, and what each timer costs.
     assert!(looks < count * u64::from(LOOKS_PER_TIMER + 4), "{looks} looks");
     let ticks = cluster.now_ms - began_ms;
-    assert!(ticks >= looks / 25_000 - 2, "{looks} looks in {ticks} ticks");
+    assert!(ticks >= looks / 50_000 - 2, "{looks} looks in {ticks} ticks");
     let (first, _) = all_of(&mut cluster, 0, ListAsk { walk: 2, limit: 7, ..ALL });
     let ids = |told: &[Told]| told.iter().map(|told| told.0).collect::<Vec<_>>();
     assert!(ids(&first) == ids(&told), "the order is the same, whatever the limit");
@@ -97,7 +97,7 @@ fn a_part_costs_no_more_than_its_share() {
         assert!(looks <= u64::from(LOOKS_PER_PART), "{looks}");
         all += looks;
     }
-    assert!(all <= 25_000, "{all} looks in one tick, whoever asks");
+    assert!(all <= 50_000, "{all} looks in one tick, whoever asks");
 }
 
 #[test]
@@ -143,9 +143,9 @@ fn a_timer_that_moves_here_between_two_pages_is_told() {
     assert!(behind.clone().all(|id| told.contains(id)));
     // More of them come than a shard takes note of.
     let from = ListAsk { from: head.until, ..ALL };
-    (301..=6_000).for_each(|id| cluster.put(0, TimerId(id), (1_000, 1_000), 1));
+    (301..=18_000).for_each(|id| cluster.put(0, TimerId(id), (1_000, 1_000), 1));
     let all = ids(&all_of(&mut cluster, 0, from).0);
-    let behind = (201..=6_000).map(TimerId).filter(|id| Place::of(*id) >= head.until);
+    let behind = (201..=18_000).map(TimerId).filter(|id| Place::of(*id) >= head.until);
     assert!(behind.into_iter().all(|id| all.contains(&id)));
 }
 

@@ -74,6 +74,8 @@ use parts::calendars::Calendars;
 use parts::collect::Collect;
 use parts::conditions::Conditions;
 use parts::count::Countings;
+pub(crate) use parts::jobs;
+use parts::jobs::Jobs;
 use parts::list::Lists;
 use parts::minting::Minting;
 use parts::peers::{FULL_MS, Peers, Teller};
@@ -104,6 +106,7 @@ pub struct Shard {
     calendars: Calendars,
     lists: Lists,
     countings: Countings,
+    jobs: Jobs,
     clock: HybridClock,
     minting: Minting,
     turns: Turns,
@@ -145,6 +148,7 @@ impl Shard {
             calendars: Calendars::default(),
             lists: Lists::default(),
             countings: Countings::default(),
+            jobs: Jobs::default(),
             clock: HybridClock::new(config.instance, config.cluster.clock_skew_max_ms),
             minting: Minting::new(minter, now),
             turns: Turns::new(tick),
@@ -365,6 +369,11 @@ impl Shard {
     /// Takes the quotas of owners that count from now on. The driver shares them with other shards.
     pub fn set_quotas(&mut self, quotas: Arc<Quotas>) {
         self.records.set_quotas(quotas);
+    }
+
+    /// The jobs of this core. The core runs them.
+    pub(crate) fn jobs_mut(&mut self) -> &mut Jobs {
+        &mut self.jobs
     }
 
     /// What was counted until the last event or tick.

@@ -32,6 +32,9 @@ const PARAMETERS: &str = "tag, host, name-prefix, due-after, due-before, state, 
 /// Every parameter of a list of dead letters.
 const LETTER_PARAMETERS: &str = "tag, host, reason, limit or cursor";
 
+/// The parameters of `DELETE /timers`, as errors name them.
+const FILTERS: &str = "tag, name-prefix, host, due-after or due-before";
+
 /// A filter that owns its texts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnedFilter {
@@ -172,6 +175,31 @@ impl ListQuery {
             *place = Some(unescaped(name, value)?);
         }
         raw.read(now)
+    }
+
+    /// Reads the query of `DELETE /timers`, which says what timers have that a job is to delete.
+    /// `limit` is that of the job's pages.
+    pub fn read_delete(query: &str, limit: u16, now: WallMs) -> Result<Self, ListQueryError> {
+        let read = Self::read(query, now)?;
+        let filter = read.filter.borrow();
+        let is_bare = Filter { due_after: None, due_before: None, ..filter } == Filter::ALL
+            && filter.due_after.is_none()
+            && filter.due_before.is_none();
+        let names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
+        let is_of_lists = |name: &&str| ["state", "limit", "cursor"].contains(name);
+        if let Some(name) = { names }.find(is_of_lists) {
+            return Err(ListQueryError(format!("query: expected {FILTERS}, got {name}")));
+        }
+        match is_bare {
+            true => Err(ListQueryError(format!("query: expected {FILTERS}, got none of them"))),
+            false => Ok(Self { limit, ..read }),
+        }
+    }
+
+    /// The query of the page behind one that gave out this cursor.
+    pub fn behind(&self, cursor: &str) -> Option<Self> {
+        let cursor = read_cursor(cursor, self.query_digest).ok()?;
+        Some(Self { cursor: Some(cursor), ..self.clone() })
     }
 
     /// The cursor of the page that begins at `from`, as text.

@@ -12,6 +12,7 @@ pub mod conditions;
 pub mod dead_letter;
 pub mod destination;
 pub mod internal_json;
+pub mod jobs;
 pub(crate) mod json;
 pub(crate) mod lasting;
 pub mod leb128;

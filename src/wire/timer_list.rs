@@ -29,6 +29,8 @@ use crate::wire::timer_name::NAME_BYTES_MAX;
 const TIMERS_KIND: u8 = 1;
 /// See [`TIMERS_KIND`].
 pub const COUNT_KIND: u8 = 2;
+/// The first byte of a question for jobs (`wire::jobs`).
+pub const JOBS_KIND: u8 = 3;
 /// Most timers on a page, and in a part of one.
 pub const LIST_LIMIT_MAX: u16 = 1_000;
 
@@ -213,7 +215,7 @@ impl<'a> ListAsk<'a> {
         if limit == 0 {
             return Err(PeerMessageError("a part of a list without timers"));
         }
-        let filter = filter(input)?;
+        let filter = read_filter(input)?;
         match input.is_empty() {
             true => Ok(Self { walk, from, limit, filter }),
             false => Err(PeerMessageError("bytes behind a question for a list")),
@@ -227,7 +229,8 @@ fn text<'a>(input: &mut &'a [u8], bytes_max: usize) -> Result<&'a str, PeerMessa
     text.ok_or(PeerMessageError("a word of a list that is too long, or no text"))
 }
 
-fn filter<'a>(input: &mut &'a [u8]) -> Result<Filter<'a>, PeerMessageError> {
+/// Takes a filter off the front of `input`. Its values are within their limits.
+pub fn read_filter<'a>(input: &mut &'a [u8]) -> Result<Filter<'a>, PeerMessageError> {
     let (states, which) = (byte(input)?, byte(input)?);
     if states == 0 || states & !STATES_KNOWN != 0 || which > 0b11_1111 {
         return Err(PeerMessageError("a list of unknown states or by unknown members"));

@@ -61,6 +61,10 @@ pub enum TimerPath {
     DeadLetter(PublicId),
     /// `/dead-letters/<id>/replay`.
     Replay(PublicId),
+    /// `/jobs` or `/jobs/`.
+    Jobs,
+    /// `/jobs/<id>`.
+    Job(u64),
     /// `/ping`.
     Ping,
     /// `/timestamps`.
@@ -134,8 +138,17 @@ fn parse_plain_path(path: &[u8]) -> TimerPath {
         Some([b'/', id @ ..]) => parse_id(id).map_or_else(|| named(id), TimerPath::Timer),
         None if path == b"/ping" => TimerPath::Ping,
         None if path == b"/timestamps" => TimerPath::Timestamps,
-        None => path.strip_prefix(b"/dead-letters").map_or(TimerPath::Unknown, letter_path),
+        None => other_path(path),
         _ => TimerPath::Unknown,
+    }
+}
+
+/// What a path stands for that is not of timers.
+#[cold]
+fn other_path(path: &[u8]) -> TimerPath {
+    match path.strip_prefix(b"/dead-letters") {
+        Some(rest) => letter_path(rest),
+        None => job(path),
     }
 }
 
@@ -156,6 +169,19 @@ fn letter_path(rest: &[u8]) -> TimerPath {
             };
             let public = parse_id(id).filter(|public| public.filter.is_some() || is_bare());
             public.map_or(TimerPath::Unknown, path)
+        }
+        _ => TimerPath::Unknown,
+    }
+}
+
+/// What a path of jobs stands for.
+#[cold]
+fn job(path: &[u8]) -> TimerPath {
+    match path.strip_prefix(b"/jobs") {
+        Some(b"" | b"/") => TimerPath::Jobs,
+        Some([b'/', id @ ..]) => {
+            let id = id.try_into().ok().and_then(parse_hex).filter(|id| *id != 0);
+            id.map_or(TimerPath::Unknown, TimerPath::Job)
         }
         _ => TimerPath::Unknown,
     }

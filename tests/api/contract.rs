@@ -354,8 +354,10 @@ fn wrong_methods_are_405_with_allow() {
     let node = Node::shared();
     let timer = "/timers/00000000000000bb-2";
     for (path, allow, refused) in [
-        ("/timers", "GET, POST", &["PUT", "DELETE", "PATCH", "OPTIONS", "get", "post"][..]),
-        ("/timers/", "GET, POST", &["PUT", "DELETE"]),
+        ("/timers", "GET, POST, DELETE", &["PUT", "PATCH", "OPTIONS", "get", "post"][..]),
+        ("/timers/", "GET, POST, DELETE", &["PUT"]),
+        ("/jobs", "GET", &["POST", "PUT", "DELETE"]),
+        ("/jobs/00000000000000bb", "GET, DELETE", &["POST", "PUT"]),
         (timer, "GET, PUT, DELETE", &["POST", "PATCH", "OPTIONS", "BREW"]),
         ("/ping", "GET", &["POST", "PUT", "DELETE", "OPTIONS"]),
     ] {

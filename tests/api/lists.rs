@@ -10,14 +10,14 @@ use super::sink::{Reaction, Sink};
 use super::tokens::new_token;
 
 /// A node with a token for each role.
-struct Listed {
+pub struct Listed {
     _folder: TempDir,
-    node: Node,
+    pub node: Node,
     tokens: BTreeMap<&'static str, String>,
 }
 
 impl Listed {
-    fn start(shards: u16) -> Listed {
+    pub fn start(shards: u16) -> Listed {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("tokens");
         let roles = ["reader", "client", "operator"];
@@ -26,28 +26,38 @@ impl Listed {
         Listed { _folder: folder, node, tokens }
     }
 
-    fn client(&self, role: &str) -> Asker {
+    pub fn client(&self, role: &str) -> Asker {
         Asker { client: self.node.client(), token: self.tokens[role].clone() }
     }
 }
 
 /// A connection that shows a token with each request.
-struct Asker {
+pub struct Asker {
     client: Client,
     token: String,
 }
 
 impl Asker {
-    fn ask(&mut self, method: &str, path: &str, body: &str) -> Answer {
+    pub fn ask(&mut self, method: &str, path: &str, body: &str) -> Answer {
         let shown = format!("\r\nAuthorization: Bearer {}\r\n", self.token);
         self.client.send(request_text(method, path, body).replacen("\r\n", &shown, 1));
         self.client.answer()
     }
 
-    fn create(&mut self, document: &str) -> String {
+    pub fn create(&mut self, document: &str) -> String {
         let answer = self.ask("POST", "/timers", document);
         assert_eq!(answer.status, 200, "{answer:?}");
         answer.header("Location").expect("created").to_owned()
+    }
+
+    /// Creates many timers of one document.
+    pub fn create_many(&mut self, document: &str, count: usize) {
+        let shown = format!("\r\nAuthorization: Bearer {}\r\n", self.token);
+        let request = request_text("POST", "/timers", document).replacen("\r\n", &shown, 1);
+        for _ in 0..count.div_ceil(100) {
+            self.client.send(request.repeat(100));
+            (0..100).for_each(|_| assert_eq!(self.client.answer().status, 200));
+        }
     }
 
     fn page(&mut self, query: &str) -> Value {
@@ -76,7 +86,7 @@ impl Asker {
         }
     }
 
-    fn locations(&mut self, query: &str) -> BTreeSet<String> {
+    pub fn locations(&mut self, query: &str) -> BTreeSet<String> {
         let (all, _) = self.all(query);
         let locations: BTreeSet<_> = all.iter().map(location).collect();
         assert_eq!(locations.len(), all.len(), "each once");
@@ -88,7 +98,7 @@ fn location(timer: &Value) -> String {
     timer["location"].as_str().expect("text").to_owned()
 }
 
-fn tagged(tag: &str, host: &str, seconds: u32) -> String {
+pub fn tagged(tag: &str, host: &str, seconds: u32) -> String {
     format!(
         "{{\"timing\":{{\"interval\":{seconds}}},\
          \"callback\":{{\"http\":{{\"uri\":\"http://{host}/x\",\"opaque\":\"o\"}}}},\

@@ -17,6 +17,7 @@ mod harness;
 mod hosts;
 mod http;
 mod internal;
+mod jobs;
 mod limits;
 mod lists;
 mod memory;

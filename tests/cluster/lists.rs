@@ -16,6 +16,7 @@ pub const STORIES: &[Story] = &[
     ("every_node_lists_the_timers_of_all", every_node_lists_the_timers_of_all),
     ("a_list_outlives_a_death_and_says_what_it_lacks", a_list_outlives_a_death),
     ("timers_that_move_between_pages_are_seen_once", timers_that_move_are_seen_once),
+    ("a_job_deletes_timers_on_all_nodes_and_ends_with_its_node", a_job_is_of_the_cluster),
 ];
 
 /// A token, and its SHA-256.
@@ -165,4 +166,61 @@ fn timers_that_move_are_seen_once() {
         }
     });
     assert_eq!(seen, made);
+}
+
+/// Orders a job at a node. Returns its path.
+fn order(listed: &Listed, place: usize, query: &str) -> String {
+    let answer = listed.ask(place, "DELETE", &format!("/timers?{query}"), "");
+    assert_eq!(answer.status, 202, "{answer:?}");
+    let job: Value = serde_json::from_str(&answer.body).expect("JSON");
+    format!("/jobs/{}", job["id"].as_str().expect("text"))
+}
+
+fn job(listed: &Listed, place: usize, path: &str) -> Value {
+    let answer = listed.ask(place, "GET", path, "");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    serde_json::from_str(&answer.body).expect("JSON")
+}
+
+fn a_job_is_of_the_cluster() {
+    let mut listed = Listed::running(&THREE);
+    let mut made = listed.create(&THREE, 200, 2);
+    made.extend(listed.create(&THREE, 100, 1));
+    let named = Order::once(3_600_000).document("http://127.0.0.1:9/never", "x");
+    for number in 0..5 {
+        let answer =
+            listed.ask(number % 3, "PUT", &format!("/timers/by-name/keep-{number}"), &named);
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    // A job of names leaves all others alone, and every node tells of it.
+    let path = order(&listed, 1, "name-prefix=keep-4");
+    until("the job to end", || (job(&listed, 0, &path)["state"] == "done").then_some(()));
+    for place in THREE {
+        let told = job(&listed, place, &path);
+        let numbers = (&told["deleted"], &told["failed"], &told["complete"]);
+        assert_eq!(numbers, (&1.into(), &0.into(), &true.into()), "node {}", place + 1);
+        assert_eq!(listed.all(place, "limit=1000", |_, _| {}).len(), made.len() + 4);
+    }
+    // The node of a job dies. What it deleted stays deleted, and nobody knows the job any more.
+    let path = order(&listed, 2, "host=127.0.0.1:9");
+    listed.cluster.kill(2);
+    listed.cluster.await_dead(&[0, 1], 2);
+    assert_eq!(listed.ask(0, "GET", &path, "").status, 404);
+    let left = listed.all(0, "limit=1000", |_, _| {});
+    // A job at another node says that it could not ask for all timers. It deletes the others.
+    let path = order(&listed, 0, "host=127.0.0.1:9");
+    let told = until("the job to end", || {
+        Some(job(&listed, 1, &path)).filter(|told| told["state"] != "running")
+    });
+    assert_eq!((&told["state"], &told["complete"]), (&"done".into(), &false.into()));
+    assert_eq!(told["deleted"], left.len(), "{told}");
+    for place in [0, 1] {
+        assert!(listed.all(place, "limit=1000", |_, _| {}).is_empty());
+    }
+    // The dead node returns empty, and no replica brings a timer back.
+    listed.cluster.start(2);
+    until("the list to be complete again", || {
+        listed.page(0, "limit=1").get("incomplete").is_none().then_some(())
+    });
+    assert!(listed.all(2, "limit=1000", |_, _| {}).is_empty());
 }

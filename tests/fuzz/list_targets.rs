@@ -2,11 +2,12 @@
 
 use chronos::base::limits::{SHARDS_MAX, TAG_BYTES_MAX};
 use chronos::base::time::WallMs;
+use chronos::wire::jobs::{JOBS_TOLD_MAX, JobsAsk, JobsPart};
 use chronos::wire::list_query::{Cursor, ListQuery, is_of_nodes, read_count_query};
 use chronos::wire::timer_count::{CountAsk, CountPart, HOSTS_NAMED_MAX};
 use chronos::wire::timer_list::{
-    LIST_LIMIT_MAX, ListAsk, Place, STATES_ALL, begin_part, end_part, read_listed, read_part,
-    write_listed,
+    Filter, LIST_LIMIT_MAX, ListAsk, Place, STATES_ALL, begin_part, end_part, read_listed,
+    read_part, write_listed,
 };
 use chronos::wire::timer_name::NAME_BYTES_MAX;
 
@@ -41,6 +42,45 @@ pub fn list_query(data: &[u8]) -> bool {
             Err(error) => panic!("{next}: {error}"),
         }
     }
+    true
+}
+
+/// Queries of jobs: what is taken says which timers are meant.
+pub fn delete_query(data: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(data);
+    let now = WallMs(1_796_115_600_000);
+    let query = match ListQuery::read_delete(&text, 250, now) {
+        Ok(query) => query,
+        Err(error) => {
+            assert!(error.to_string().contains(": "), "{error}");
+            return false;
+        }
+    };
+    let filter = query.filter.borrow();
+    assert!(filter != Filter::ALL && filter.states == STATES_ALL);
+    assert_eq!((query.limit, query.cursor), (250, None));
+    let cursor = Cursor { from: Place(9), walk: 1, began: now };
+    let behind = query.behind(&query.write_cursor(&cursor)).expect("a cursor of this query");
+    assert_eq!((behind.cursor, &behind.filter), (Some(cursor), &query.filter));
+    true
+}
+
+/// Questions of nodes for jobs: what is taken has one form.
+pub fn jobs_ask(data: &[u8]) -> bool {
+    let Ok(ask) = JobsAsk::decode(data) else { return false };
+    let mut written = Vec::new();
+    ask.encode(&mut written);
+    assert_eq!(written, data, "written again, it is the same bytes");
+    true
+}
+
+/// Jobs of nodes: what is taken has one form.
+pub fn jobs_part(data: &[u8]) -> bool {
+    let Ok(part) = JobsPart::decode(data) else { return false };
+    assert!(part.jobs.len() <= JOBS_TOLD_MAX);
+    let mut written = Vec::new();
+    part.encode(&mut written);
+    assert_eq!(written, data, "written again, it is the same bytes");
     true
 }
 

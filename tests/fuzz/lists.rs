@@ -3,7 +3,8 @@
 use chronos::base::ids::TimerId;
 use chronos::base::time::WallMs;
 use chronos::wire::dead_letter::GivenUp;
-use chronos::wire::list_query::{Cursor, ListQuery};
+use chronos::wire::jobs::{JobReport, JobState, JobsAsk, JobsPart};
+use chronos::wire::list_query::{Cursor, ListQuery, OwnedFilter};
 use chronos::wire::peer_message::{PeerMessage, decode_message};
 use chronos::wire::timer_count::{CountAsk, CountPart, Numbers};
 use chronos::wire::timer_list::{
@@ -76,6 +77,54 @@ fn list_ask() {
     let asks = asks();
     let inputs: Vec<&[u8]> = asks.iter().map(Vec::as_slice).collect();
     fuzz(list_targets::list_ask, &inputs, &[b"\x00", b"\xff\xff", b"\x1f\x1f", b"\x04CALL"]);
+}
+
+#[test]
+fn delete_query() {
+    let inputs: [&[u8]; 4] = [
+        b"tag=CALL%20me",
+        b"name-prefix=invoice%2F1&due-before=PT15M",
+        b"host=10.0.0.1:80&due-after=5",
+        b"due-before=9999-12-31T23:59:59Z",
+    ];
+    let tokens: &[&[u8]] =
+        &[b"&", b"=", b"%c3%a9", b"tag=", b"name-prefix=", b"state=armed", b"limit=5", b"cursor="];
+    fuzz(list_targets::delete_query, &inputs, tokens);
+}
+
+#[test]
+fn jobs_ask() {
+    let ask = |job, is_stop| {
+        let mut bytes = Vec::new();
+        JobsAsk { job, is_stop }.encode(&mut bytes);
+        bytes
+    };
+    let seeds = [ask(None, false), ask(Some(7), true)];
+    fuzz(list_targets::jobs_ask, &[&seeds[0], &seeds[1]], &[b"\x00", b"\x01", b"\x03"]);
+}
+
+#[test]
+fn jobs_part() {
+    let job = |id, tag| JobReport {
+        id,
+        state: JobState::Done,
+        is_incomplete: id == 2,
+        seen: 300,
+        deleted: 1 << 40,
+        failed: 0,
+        began: WallMs(1 << 41),
+        ended: Some(WallMs(1 << 42)).filter(|_| id == 1),
+        owner: "billing".into(),
+        filter: OwnedFilter::copy(&Filter { tag, name_prefix: Some("a"), ..Filter::ALL }),
+    };
+    let part = |jobs| {
+        let mut bytes = Vec::new();
+        JobsPart { shards: 3, jobs }.encode(&mut bytes);
+        bytes
+    };
+    let seeds = [part(vec![]), part(vec![job(1, Some("CALL")), job(2, None)])];
+    let tokens: &[&[u8]] = &[b"\x00", b"\x80", b"\xff\x01", b"\x04CALL"];
+    fuzz(list_targets::jobs_part, &[&seeds[0], &seeds[1]], tokens);
 }
 
 #[test]

@@ -459,6 +459,8 @@ pub fn timer_id(data: &[u8]) -> bool {
         | TimerPath::Count
         | TimerPath::Ping
         | TimerPath::Timestamps => true,
+        TimerPath::Jobs => true,
+        TimerPath::Job(id) => id != 0,
         TimerPath::Unknown => false,
     };
     if let Some((bytes, rest)) = data.split_first_chunk::<16>() {

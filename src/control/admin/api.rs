@@ -37,7 +37,8 @@ const TIMES: Times = Times { head: Duration::from_secs(3), life: Duration::from_
 const BODY_BYTES_MAX: usize = 128 << 10;
 
 const NOT_FOUND: &str = "the admin API has /healthz, /readyz, /metrics, /status, /cluster, \
-     /destinations[/<HOST>], /timers[/count], /dead-letters, /statistics/tags[/<TAG>]\n";
+     /destinations[/<HOST>], /timers[/count], /jobs[/<ID>], /dead-letters, \
+     /statistics/tags[/<TAG>]\n";
 
 /// What the handlers read.
 #[derive(Clone)]
@@ -109,12 +110,14 @@ fn router(state: AdminState) -> Router {
         )
         .route("/statistics/tags", get(all_tags))
         .route("/statistics/tags/{*tag}", get(one_tag))
-        .route("/timers", get(timers::list))
+        .route("/timers", get(timers::list).delete(timers::delete))
         .route("/timers/count", get(timers::count))
         .route("/dead-letters", get(timers::letters).delete(timers::delete_all))
         .route("/dead-letters/replay", post(timers::replay_all))
-        .route("/dead-letters/{id}", get(timers::letter).delete(timers::delete))
+        .route("/dead-letters/{id}", get(timers::letter).delete(timers::delete_letter))
         .route("/dead-letters/{id}/replay", post(timers::replay))
+        .route("/jobs", get(timers::jobs))
+        .route("/jobs/{id}", get(timers::job).delete(timers::stop_job))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         // Inside of the guard, so that what it refuses wakes no core.
         .layer(from_fn_with_state(state.clone(), after_refresh))

@@ -1,5 +1,5 @@
-//! Lists and numbers of timers, and dead letters, for operators: as holders of tokens get them on
-//! the clients' port. A core puts each answer together; its JSON is written here, off the cores.
+//! Lists and numbers of timers, jobs, and dead letters, for operators: as holders of tokens get them
+//! on the clients' port. A core puts each answer together; its JSON is written here, off the cores.
 
 use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_TYPE, LOCATION};
@@ -8,26 +8,63 @@ use axum::response::{IntoResponse, Response};
 
 use super::node_view::NodeView;
 use crate::base::ids::TimerId;
+use crate::base::jobs::digest;
+use crate::core::jobs::JOB_PAGE;
 use crate::core::lists::ListAsked;
 use crate::node::clients::document::write_document;
+use crate::node::clients::job_answers::{NO_JOB, job_path, write_job, write_jobs};
 use crate::node::clients::list_answers::{write_count, write_list};
 use crate::node::list_orders::Ordered;
 use crate::ring;
 use crate::shard::effects::{Answer, Internal, Target};
 use crate::wire::dead_letter::LetterUse;
+use crate::wire::jobs::JobsAsk;
 use crate::wire::list_query::{ListQuery, ListQueryError, read_count_query};
 use crate::wire::timer_path::{PublicId, TimerPath, parse_path, write_public_id};
+
+/// The name under which jobs count that operators order here. No token has it.
+const OPERATOR: &str = "";
 
 /// Answers a page of a list.
 pub(super) async fn list(State(view): State<NodeView>, uri: Uri) -> Response {
     let query = ListQuery::read(uri.query().unwrap_or(""), ring::now().wall);
-    answer(&view, query.map(ListAsked::Page)).await
+    answer(&view, query.map(|query| ListAsked::Page(query, digest(OPERATOR)))).await
 }
 
 /// Answers numbers of timers.
 pub(super) async fn count(State(view): State<NodeView>, uri: Uri) -> Response {
     let query = read_count_query(uri.query().unwrap_or(""));
     answer(&view, query.map(|has_spans| ListAsked::Count { has_spans })).await
+}
+
+/// Begins a job that deletes timers.
+pub(super) async fn delete(State(view): State<NodeView>, uri: Uri) -> Response {
+    let query = ListQuery::read_delete(uri.query().unwrap_or(""), JOB_PAGE, ring::now().wall);
+    answer(&view, query.map(|query| ListAsked::Delete(query, OPERATOR.into()))).await
+}
+
+/// Answers all jobs.
+pub(super) async fn jobs(State(view): State<NodeView>) -> Response {
+    answer(&view, Ok(ListAsked::Jobs(JobsAsk { job: None, is_stop: false }))).await
+}
+
+/// Answers one job.
+pub(super) async fn job(State(view): State<NodeView>, uri: Uri) -> Response {
+    one_job(&view, &uri, false).await
+}
+
+/// Stops a job.
+pub(super) async fn stop_job(State(view): State<NodeView>, uri: Uri) -> Response {
+    one_job(&view, &uri, true).await
+}
+
+async fn one_job(view: &NodeView, uri: &Uri, is_stop: bool) -> Response {
+    match parse_path(uri.path()) {
+        TimerPath::Job(id) => {
+            answer(view, Ok(ListAsked::Jobs(JobsAsk { job: Some(id), is_stop }))).await
+        }
+        _ => (StatusCode::NOT_FOUND, format!("{NO_JOB}\n")).into_response(),
+    }
 }
 
 /// Answers a page of dead letters.
@@ -56,7 +93,10 @@ pub(super) async fn replay(State(view): State<NodeView>, Path(id): Path<String>)
 }
 
 /// Deletes one dead letter.
-pub(super) async fn delete(State(view): State<NodeView>, Path(id): Path<String>) -> Response {
+pub(super) async fn delete_letter(
+    State(view): State<NodeView>,
+    Path(id): Path<String>,
+) -> Response {
     one(&view, &id, LetterUse::Delete).await
 }
 
@@ -91,6 +131,18 @@ fn shown(answer: Option<Answer>) -> Response {
             }
             Internal::Count(count) => {
                 write_count(&count, &mut body);
+                return ([(CONTENT_TYPE, "application/json")], body).into_response();
+            }
+            Internal::JobBegun(job) => {
+                write_job(&job, &mut body);
+                let headers =
+                    [(CONTENT_TYPE, "application/json".to_owned()), (LOCATION, job_path(job.id))];
+                return (StatusCode::ACCEPTED, headers, body).into_response();
+            }
+            Internal::Jobs(jobs) => {
+                if !write_jobs(&jobs, &mut body) {
+                    return (StatusCode::NOT_FOUND, format!("{NO_JOB}\n")).into_response();
+                }
                 return ([(CONTENT_TYPE, "application/json")], body).into_response();
             }
             _ => None,

@@ -10,6 +10,7 @@ use crate::wire::problem::{Kind, PROBLEM_TYPE, write_problem};
 use crate::wire::timer_path::write_public_id;
 
 use super::document::write_document;
+use crate::node::clients::job_answers::{NO_JOB, job_path, write_job, write_jobs};
 use crate::node::clients::list_answers::{write_count, write_list};
 
 /// Most characters of a reason that is sent. The reason may quote what a client sent.
@@ -154,6 +155,19 @@ fn write_internal_answer(out: &mut Vec<u8>, internal: &Internal, persistence: Pe
             write_count(count, &mut body);
             write_body(out, "200 OK", "application/json", "", &body, persistence);
         }
+        Internal::JobBegun(job) => {
+            let (mut body, path) = (Vec::new(), job_path(job.id));
+            write_job(job, &mut body);
+            let extra = format!("Location: {path}\r\n");
+            write_body(out, "202 Accepted", "application/json", &extra, &body, persistence);
+        }
+        Internal::Jobs(jobs) => {
+            let mut body = Vec::new();
+            match write_jobs(jobs, &mut body) {
+                true => write_body(out, "200 OK", "application/json", "", &body, persistence),
+                false => write_failure(out, (404, Kind::NoPath), "", NO_JOB, persistence),
+            }
+        }
         Internal::Part(_) | Internal::ListPart(_) | Internal::Letter(_) => {
             unreachable!("what is part of an answer is put together before")
         }
@@ -223,12 +237,14 @@ pub(super) fn kind_of(refusal: Refusal) -> (u16, Kind) {
         Refusal::Original | Refusal::OtherName => (409, Kind::Conflict),
         Refusal::Unmet => (412, Kind::Conflict),
         Refusal::OtherBody => (422, Kind::Conflict),
-        Refusal::TokenFull => (429, Kind::Quota),
+        Refusal::TokenFull | Refusal::JobsOfNameFull => (429, Kind::Quota),
         Refusal::TimersFull
         | Refusal::BytesFull
         | Refusal::HostQueueFull
         | Refusal::IdsExhausted
         | Refusal::ListsFull
+        | Refusal::ListsOfNameFull
+        | Refusal::JobsFull
         | Refusal::WritesFull
         | Refusal::CoreBusy => (503, Kind::Limit),
         Refusal::NoReplica

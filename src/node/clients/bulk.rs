@@ -31,15 +31,32 @@ pub const LINES_PER_TURN_MAX: u32 = 1_024;
 pub struct LineBudget {
     turn: MonoNs,
     left: u32,
+    /// How many connections have asked for lines in this turn, and in the one before.
+    takers: u32,
+    takers_before: u32,
 }
 
 impl LineBudget {
     /// What is left in the turn that began at `turn`, of so many lines a turn.
     pub fn of(&mut self, turn: MonoNs, lines_max: u32) -> &mut u32 {
         if self.turn != turn {
-            *self = Self { turn, left: lines_max };
+            *self = Self { turn, left: lines_max, takers: 0, takers_before: self.takers };
         }
         &mut self.left
+    }
+
+    /// How many lines one connection may have in this turn, if all that asked in the last turn ask
+    /// again. To be called once for each connection and turn, after [`LineBudget::of`].
+    fn share(&mut self) -> u32 {
+        self.takers += 1;
+        let others = self.takers.max(self.takers_before);
+        (LINES_PER_TURN_MAX / others.max(1)).clamp(1, LINES_OF_ONE_PER_TURN_MAX)
+    }
+
+    /// What is left of a connection's part of the turn. `self` is the budget of all connections.
+    pub fn left_of_one<'b>(&mut self, turn: MonoNs, one: &'b mut LineBudget) -> &'b mut u32 {
+        let share = if one.turn == turn { 0 } else { self.share() };
+        one.of(turn, share)
     }
 }
 
@@ -190,4 +207,34 @@ pub fn write_failure(out: &mut Vec<u8>, number: u64, (status, kind): (u16, Kind)
     out.extend_from_slice(b",\"line\":");
     write_number(number, out);
     out.extend_from_slice(b"}\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_share_a_turn() {
+        let mut all = LineBudget::default();
+        let mut ones: Vec<LineBudget> = (0..8).map(|_| LineBudget::default()).collect();
+        let mut turn = |number, count: usize| -> Vec<u32> {
+            let turn = MonoNs(number);
+            all.of(turn, LINES_PER_TURN_MAX);
+            let mut taken = Vec::new();
+            for one in ones.iter_mut().take(count) {
+                let of_one = *all.left_of_one(turn, one);
+                let lines = of_one.min(*all.of(turn, LINES_PER_TURN_MAX));
+                *all.left_of_one(turn, one) -= lines;
+                *all.of(turn, LINES_PER_TURN_MAX) -= lines;
+                taken.push(lines);
+            }
+            taken
+        };
+        assert_eq!(turn(1, 1), [LINES_OF_ONE_PER_TURN_MAX]);
+        assert_eq!(turn(2, 8)[..3], [512, 512, 0], "the others are not known yet");
+        assert_eq!(turn(3, 8), [128; 8]);
+        assert_eq!(turn(4, 8), [128; 8]);
+        assert_eq!(turn(5, 2), [128; 2]);
+        assert_eq!(turn(6, 2), [512; 2]);
+    }
 }

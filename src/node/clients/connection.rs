@@ -629,7 +629,7 @@ impl ClientConnection {
             self.last_head = place;
         }
         let (bytes, scope) = (&rest[..used], self.access.as_deref().map_or("", Access::name));
-        self.page = Paged::of(&line, head.query, bytes);
+        self.page = Paged::of(&line, head.query, bytes, scope);
         self.addressed = Addressed::of(&line, &head, bytes, scope);
         if line.is_bulk() && !caller.is_node {
             self.begin_bulk(api, line, head.framing);

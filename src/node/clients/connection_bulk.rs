@@ -11,8 +11,7 @@ use crate::wire::request_head::{Framing, HeadProgress};
 
 use crate::node::clients::access::{Access, renew};
 use crate::node::clients::bulk::{
-    BulkBody, LINES_OF_ONE_PER_TURN_MAX, LINES_PER_TURN_MAX, write_end, write_failure, write_head,
-    write_result,
+    BulkBody, LINES_PER_TURN_MAX, write_end, write_failure, write_head, write_result,
 };
 use crate::node::clients::connection::{ClientConnection, Pending, RequestPart};
 use crate::node::clients::request_line::RequestLine;
@@ -56,7 +55,8 @@ impl ClientConnection {
         }
         let turn = api.now.mono;
         let of_all = *api.service.bulk_budget.of(turn, LINES_PER_TURN_MAX);
-        let lines_max = (*body.budget.of(turn, LINES_OF_ONE_PER_TURN_MAX)).min(of_all);
+        let of_one = *api.service.bulk_budget.left_of_one(turn, &mut body.budget);
+        let lines_max = of_one.min(of_all);
         self.is_deferred = of_all == 0;
         let mut lines = 0;
         while lines < lines_max && !self.is_backed_up(api.limits) {
@@ -249,8 +249,9 @@ impl ClientConnection {
 /// Takes note of lines that were taken in this turn.
 fn spend(api: &mut Api<'_>, body: &mut BulkBody, lines: u32) {
     let turn = api.now.mono;
-    *body.budget.of(turn, LINES_OF_ONE_PER_TURN_MAX) -= lines;
-    *api.service.bulk_budget.of(turn, LINES_PER_TURN_MAX) -= lines;
+    let all = &mut api.service.bulk_budget;
+    *all.left_of_one(turn, &mut body.budget) -= lines;
+    *all.of(turn, LINES_PER_TURN_MAX) -= lines;
 }
 
 /// Counts a create that is refused because the token's name has all its timers.

@@ -1,12 +1,15 @@
-//! What clients and nodes ask for in pages: lists of timers and of dead letters, numbers, and the
-//! page of timers that a node is to hold.
+//! What clients and nodes ask of all timers: lists of timers and of dead letters, numbers, the page
+//! of timers that a node is to hold; and jobs that delete timers.
 
+use crate::base::jobs::digest;
 use crate::base::time::Now;
 use crate::core::Core;
 use crate::core::internal_api::PageHead;
+use crate::core::jobs::JOB_PAGE;
 use crate::core::lists::ListAsked;
 use crate::shard::effects::Requester;
 use crate::wire::dead_letter::LetterUse;
+use crate::wire::jobs::JobsAsk;
 use crate::wire::list_query::{ListQuery, is_of_nodes, read_count_query};
 use crate::wire::request_head::Method;
 use crate::wire::timer_path::TimerPath;
@@ -15,42 +18,61 @@ use crate::node::clients::answers::Persistence;
 use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::service::{Caller, NODES_ONLY, Served, Service};
 
+/// Why nobody deletes many timers at once who cannot show a token.
+const DELETES_NEED_TOKENS: &str = "jobs delete any timer, so they need a token, and this node has \
+    none configured: set auth.tokens_file, or ask the admin listener";
 /// Why nobody gets a list who cannot show a token.
 const NEEDS_TOKENS: &str = "lists show every timer, so they need a token, and this node has none \
     configured: set auth.tokens_file, or ask the admin listener";
 
-/// A GET of the collection, or of its numbers.
+/// A request for the collection, its numbers, or jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Paged {
     /// A node asks which timers it is to hold.
     OfNode(PageHead),
-    /// A client asks for a list, with this query.
-    List(Box<str>),
+    /// A client asks for a list, with this query, and with a token of a name with this digest.
+    List(Box<str>, u64),
     /// A client asks for numbers, with this query.
     Count(Box<str>),
     /// A client asks for a list of dead letters, with this query, and wants this done with them.
     Letters(LetterUse, Box<str>),
+    /// A client orders a job, with this query, and with the token of this name.
+    Delete(Box<str>, Box<str>),
+    /// A client asks for jobs, or orders one to stop.
+    Jobs(JobsAsk),
 }
 
 impl Paged {
-    /// What the head of such a GET asks for; `None`: it is another request.
-    pub fn of(line: &RequestLine, query: Option<&str>, head: &[u8]) -> Option<Box<Self>> {
+    /// What the head of such a request asks for; `None`: it is another request. `token` is the name
+    /// of the request's token, or empty.
+    pub fn of(
+        line: &RequestLine,
+        query: Option<&str>,
+        head: &[u8],
+        token: &str,
+    ) -> Option<Box<Self>> {
         let is_create = line.method == Method::Post && line.path == TimerPath::Collection;
         if is_create {
             return None;
         }
         let query = query.unwrap_or("");
-        let paged = match (line.path, line.method) {
-            (TimerPath::Collection, Method::Get) if is_of_nodes(query) => {
+        let paged = match (line.method, line.path) {
+            (Method::Get, TimerPath::Collection) if is_of_nodes(query) => {
                 Self::OfNode(PageHead::of(query, head))
             }
-            (TimerPath::Collection, Method::Get) => Self::List(query.into()),
-            (TimerPath::Count, Method::Get) => Self::Count(query.into()),
-            (TimerPath::DeadLetters, Method::Get) => Self::Letters(LetterUse::Show, query.into()),
-            (TimerPath::DeadLetters, Method::Delete) => {
+            (Method::Get, TimerPath::Collection) => Self::List(query.into(), digest(token)),
+            (Method::Get, TimerPath::Count) => Self::Count(query.into()),
+            (Method::Get, TimerPath::DeadLetters) => Self::Letters(LetterUse::Show, query.into()),
+            (Method::Delete, TimerPath::DeadLetters) => {
                 Self::Letters(LetterUse::Delete, query.into())
             }
-            (TimerPath::Replays, Method::Post) => Self::Letters(LetterUse::Replay, query.into()),
+            (Method::Post, TimerPath::Replays) => Self::Letters(LetterUse::Replay, query.into()),
+            (Method::Delete, TimerPath::Collection) => Self::Delete(query.into(), token.into()),
+            (Method::Get, TimerPath::Jobs) => Self::Jobs(JobsAsk { job: None, is_stop: false }),
+            (Method::Get | Method::Delete, TimerPath::Job(id)) => {
+                let is_stop = line.method == Method::Delete;
+                Self::Jobs(JobsAsk { job: Some(id), is_stop })
+            }
             _ => return None,
         };
         Some(Box::new(paged))
@@ -67,19 +89,33 @@ impl Service {
         persistence: Persistence,
         out: &mut Vec<u8>,
     ) -> Served {
+        if let Paged::Delete(..) = paged
+            && let Some(quota) = caller.quota
+            && self.is_beyond_rate(now, quota, persistence, out)
+        {
+            self.written += 1;
+            return Served::Written;
+        }
         let read = match paged {
             Paged::OfNode(head) => {
                 return self.page((now, core), (from, caller), head, persistence, out);
             }
-            Paged::List(query) => ListQuery::read(query, now.wall).map(ListAsked::Page),
+            Paged::List(query, by) => {
+                ListQuery::read(query, now.wall).map(|query| ListAsked::Page(query, *by))
+            }
             Paged::Count(query) => {
                 read_count_query(query).map(|has_spans| ListAsked::Count { has_spans })
             }
             Paged::Letters(wanted, query) => {
                 ListQuery::read_letters(query, *wanted, now.wall).map(ListAsked::Page)
             }
+            Paged::Delete(query, token) => ListQuery::read_delete(query, JOB_PAGE, now.wall)
+                .map(|query| ListAsked::Delete(query, token.clone())),
+            Paged::Jobs(ask) => Ok(ListAsked::Jobs(*ask)),
         };
-        let asked = self.may_list(caller);
+        let needs =
+            if matches!(paged, Paged::Delete(..)) { DELETES_NEED_TOKENS } else { NEEDS_TOKENS };
+        let asked = self.may_list(caller, needs);
         let asked = asked.and_then(|()| read.map_err(|error| (400, error.to_string())));
         let begun = asked.map(|asked| core.list(now, from, asked));
         let served = self.settle(begun, persistence, out);
@@ -88,13 +124,13 @@ impl Service {
     }
 
     /// Whether the caller may see all timers. That its token may has been looked at before.
-    fn may_list(&self, caller: Caller<'_>) -> Result<(), (u16, String)> {
+    fn may_list(&self, caller: Caller<'_>, needs: &str) -> Result<(), (u16, String)> {
         if caller.is_node {
             return Err((403, NODES_ONLY.to_owned()));
         }
         match self.tokens {
             Some(_) => Ok(()),
-            None => Err((403, NEEDS_TOKENS.to_owned())),
+            None => Err((403, needs.to_owned())),
         }
     }
 }

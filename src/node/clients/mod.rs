@@ -11,6 +11,7 @@ mod connection_bulk;
 mod connection_tests;
 pub(crate) mod document;
 mod head_memory;
+pub(crate) mod job_answers;
 pub(crate) mod list_answers;
 mod letters;
 mod lists;

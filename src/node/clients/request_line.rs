@@ -43,17 +43,18 @@ impl RequestLine {
             TimerPath::Count | TimerPath::Timestamps => false,
             TimerPath::DeadLetters | TimerPath::DeadLetter(_) => false,
             TimerPath::Replays | TimerPath::Replay(_) => false,
+            TimerPath::Jobs | TimerPath::Job(_) => false,
         }
     }
 
     /// The methods that the path has, for an answer to another one.
     pub fn allowed(&self) -> &'static str {
         match self.path {
-            TimerPath::Collection => "GET, POST",
+            TimerPath::Collection => "GET, POST, DELETE",
             TimerPath::Timer(_) | TimerPath::Named => "GET, PUT, DELETE",
-            TimerPath::DeadLetters | TimerPath::DeadLetter(_) => "GET, DELETE",
+            TimerPath::DeadLetters | TimerPath::DeadLetter(_) | TimerPath::Job(_) => "GET, DELETE",
             TimerPath::References => "DELETE",
-            TimerPath::Count | TimerPath::Ping | TimerPath::Unknown => "GET",
+            TimerPath::Count | TimerPath::Jobs | TimerPath::Ping | TimerPath::Unknown => "GET",
             TimerPath::Bulk | TimerPath::Timestamps => "POST",
             TimerPath::Replays | TimerPath::Replay(_) => "POST",
         }
@@ -68,7 +69,11 @@ impl RequestLine {
     pub fn is_read(&self) -> bool {
         let has_content = matches!(
             self.path,
-            TimerPath::Timer(_) | TimerPath::Named | TimerPath::Collection | TimerPath::Count
+            TimerPath::Timer(_)
+                | TimerPath::Named
+                | TimerPath::Collection
+                | TimerPath::Count
+                | TimerPath::Jobs
         );
         self.method == Method::Get && has_content
     }

@@ -44,13 +44,14 @@ use crate::node::clients::tokens::Tokens;
 use crate::tls::names::Member;
 use crate::tls::session::Session;
 
+/// What may be done with the collection of timers.
 /// Bytes above which a content buffer goes back to the allocator after use.
 const CONTENT_BYTES_KEPT: usize = 64 << 10;
 /// The answer to what only clients ask for, where a node speaks TLS.
 pub(super) const NODES_ONLY: &str = "this is TLS between nodes (cluster.tls), for what nodes say \
     alone: clients ask without TLS here, or over TLS at [node] listen_tls";
 const NO_PATH: &str = "no such path; expected /timers, /timers/<id>, /timers/by-name/<name>, \
-    /timers/count, /dead-letters, /timestamps or /ping";
+    /timers/count, /dead-letters, /jobs, /timestamps or /ping";
 /// The answer to a node that has not said who it is.
 const UPGRADE_FIRST: &str = "over TLS a node says who it is first: Upgrade: chronos-site/1";
 /// The answer to a node that does not say of which site it is.
@@ -354,7 +355,7 @@ impl Service {
 
     /// Returns whether a write is beyond the rate of its token's name, and answers it then.
     #[inline(never)]
-    fn is_beyond_rate(
+    pub(super) fn is_beyond_rate(
         &mut self,
         now: Now,
         quota: &Quota,

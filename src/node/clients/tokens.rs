@@ -52,7 +52,9 @@ impl Role {
                 | TimerPath::Collection
                 | TimerPath::Count
                 | TimerPath::DeadLetters
-                | TimerPath::DeadLetter(_) => {
+                | TimerPath::DeadLetter(_)
+                | TimerPath::Jobs
+                | TimerPath::Job(_) => {
                     matches!(method, Method::Get | Method::Head)
                 }
                 TimerPath::Bulk

@@ -8,10 +8,15 @@ use crate::base::ids::Slot;
 use crate::base::time::Tick;
 use crate::wire::timer_list::Place;
 
-/// Places in a window. Above this the last of them give way: 512 KiB, and as much again while a
-/// bucket grows.
-pub const WINDOW_MAX: usize = 1 << 16;
-/// Buckets of a window, as a power of two. A full window has some 64 places in each.
+/// Places in a window, at least. Above it the last of them give way: 1 MiB, and as much again while
+/// a bucket grows.
+pub const WINDOW_MIN: usize = 1 << 16;
+/// Places in a window, at most. A window has a quarter of all records, so that a list goes through
+/// them four times: with fewer its cost would grow with the square of the records.
+const WINDOW_MAX: usize = 1 << 20;
+/// Places in all windows above which further windows have [`WINDOW_MIN`]: 32 MiB.
+const PLACES_MAX: usize = 2 << 20;
+/// Buckets of a window, as a power of two. A full window has some 64 places in each, or more.
 const BUCKETS_LOG2: u32 = 10;
 /// Windows at a time. Further lists wait until one of them is idle.
 pub const WINDOWS_MAX: usize = 16;
@@ -20,9 +25,9 @@ const IDLE_MS: u64 = 200;
 /// A window that was not asked for in this time is given up.
 const KEPT_MS: u64 = 60_000;
 
-/// What a shard may do for lists in one tick, in looks at a record of some 10 ns each: a quarter of
-/// the time of a core, while somebody asks.
-const LOOKS_PER_TICK: u32 = 25_000;
+/// What a shard may do for lists in one tick, in looks at a record of some 10 ns each: half of the
+/// time of a core, while somebody asks.
+const LOOKS_PER_TICK: u32 = 50_000;
 
 /// The first places of a list from some place on.
 #[derive(Debug)]
@@ -36,19 +41,23 @@ pub struct Window {
     shift: u32,
     buckets: Vec<Bucket>,
     len: usize,
+    len_max: usize,
     /// Where the walk through the records goes on; `None`: the walk is done.
     pub next: Option<Slot>,
     used_at: Tick,
 }
 
+/// A place of a list, and the slot where its record was when the window got it.
+pub type Entry = (Place, Slot);
+
 #[derive(Debug, Default)]
 struct Bucket {
-    places: Vec<Place>,
+    places: Vec<Entry>,
     is_sorted: bool,
 }
 
 impl Window {
-    fn new(walk: u64, from: Place, used_at: Tick) -> Self {
+    fn new(walk: u64, from: Place, used_at: Tick, len_max: usize) -> Self {
         let mut window = Self {
             walk,
             from,
@@ -56,6 +65,7 @@ impl Window {
             shift: 0,
             buckets: Vec::new(),
             len: 0,
+            len_max,
             next: Some(Slot(0)),
             used_at,
         };
@@ -81,12 +91,12 @@ impl Window {
     }
 
     /// Takes in a place that the window covers. In a full window the last places give way.
-    pub fn insert(&mut self, place: Place) {
+    pub fn insert(&mut self, place: Place, slot: Slot) {
         let bucket = self.bucket_of(place);
-        self.buckets[bucket].places.push(place);
+        self.buckets[bucket].places.push((place, slot));
         self.buckets[bucket].is_sorted = false;
         self.len += 1;
-        while self.len > WINDOW_MAX {
+        while self.len > self.len_max {
             self.drop_last();
         }
     }
@@ -110,14 +120,14 @@ impl Window {
         let places = std::mem::take(&mut self.buckets[0].places);
         // A bucket of one place cannot overflow, because each place comes once or twice.
         self.spread((1_u64 << self.shift) - 1);
-        for place in places {
-            let bucket = self.bucket_of(place);
-            self.buckets[bucket].places.push(place);
+        for entry in places {
+            let bucket = self.bucket_of(entry.0);
+            self.buckets[bucket].places.push(entry);
         }
     }
 
     /// The first place of the window from `from` on, and how many looks it took to find.
-    pub fn first_from(&mut self, from: Place) -> (Option<Place>, u32) {
+    pub fn first_from(&mut self, from: Place) -> (Option<Entry>, u32) {
         let mut looks = 0;
         let first = self.bucket_of(from);
         for (number, bucket) in self.buckets.iter_mut().enumerate().skip(first) {
@@ -128,9 +138,10 @@ impl Window {
                 bucket.is_sorted = true;
             }
             let places = &bucket.places;
-            let at = if number > first { 0 } else { places.partition_point(|place| *place < from) };
-            if let Some(place) = places.get(at) {
-                return (Some(*place), looks);
+            let is_before = |entry: &Entry| entry.0 < from;
+            let at = if number > first { 0 } else { places.partition_point(is_before) };
+            if let Some(entry) = places.get(at) {
+                return (Some(*entry), looks);
             }
         }
         (None, looks)
@@ -151,7 +162,7 @@ impl Lists {
     pub fn arrived(&mut self, slot: Slot, place: Place) {
         for window in &mut self.windows {
             if window.covers(place) && window.next.is_none_or(|next| slot < next) {
-                window.insert(place);
+                window.insert(place, slot);
             }
         }
     }
@@ -180,12 +191,20 @@ impl Lists {
     }
 
     /// The window of a list that covers a place. `None`: there are as many windows as may be.
-    pub fn window(&mut self, tick: Tick, walk: u64, from: Place) -> Option<&mut Window> {
+    /// `records` says how many records the shard has.
+    pub fn window(
+        &mut self,
+        tick: Tick,
+        walk: u64,
+        from: Place,
+        records: u32,
+    ) -> Option<&mut Window> {
         let is_of = |window: &Window| window.walk == walk;
         let place = match self.windows.iter().position(is_of) {
             Some(place) => {
                 if !self.windows[place].covers(from) {
-                    self.windows[place] = Window::new(walk, from, tick);
+                    let len_max = self.len_max(records, Some(place));
+                    self.windows[place] = Window::new(walk, from, tick, len_max);
                 }
                 place
             }
@@ -198,12 +217,21 @@ impl Lists {
                     }
                     self.windows.swap_remove(oldest);
                 }
-                self.windows.push(Window::new(walk, from, tick));
+                let len_max = self.len_max(records, None);
+                self.windows.push(Window::new(walk, from, tick, len_max));
                 self.windows.len() - 1
             }
         };
         self.windows[place].used_at = tick;
         self.windows.get_mut(place)
+    }
+
+    /// How many places the next window may have, which takes that of the window at `place`, if any.
+    fn len_max(&self, records: u32, place: Option<usize>) -> usize {
+        let others = self.windows.iter().enumerate().filter(|(at, _)| Some(*at) != place);
+        let taken: usize = others.map(|(_, window)| window.len_max).sum();
+        let wanted = (records as usize / 4).clamp(WINDOW_MIN, WINDOW_MAX);
+        if taken + wanted > PLACES_MAX { WINDOW_MIN } else { wanted }
     }
 
     /// When a window is given up, given that nobody asks.
@@ -234,7 +262,7 @@ mod tests {
         let mut found = Vec::new();
         while let Some(at) = from
             && window.covers(at)
-            && let (Some(place), _) = window.first_from(at)
+            && let (Some((place, _)), _) = window.first_from(at)
         {
             found.push(place);
             from = place.next();
@@ -244,17 +272,17 @@ mod tests {
 
     #[test]
     fn a_full_window_keeps_its_first_places() {
-        let mut window = Window::new(1, Place(0), Tick(0));
+        let mut window = Window::new(1, Place(0), Tick(0), WINDOW_MIN);
         let mut model = BTreeSet::new();
-        for number in 0..3 * WINDOW_MAX as u64 {
+        for number in 0..3 * WINDOW_MIN as u64 {
             let place = Place(crate::base::ids::mix(number));
             model.insert(place);
             if window.covers(place) {
-                window.insert(place);
+                window.insert(place, Slot(0));
             }
         }
         let until = window.until.expect("it is full");
-        assert!(window.len > WINDOW_MAX - WINDOW_MAX / 100, "{}", window.len);
+        assert!(window.len > WINDOW_MIN - WINDOW_MIN / 100, "{}", window.len);
         assert!(all(&mut window).into_iter().eq(model.range(..until).copied()));
     }
 
@@ -262,11 +290,11 @@ mod tests {
     fn neighbours_are_kept_in_order_too() {
         // Ids that a client chose, so that all places lie in one bucket.
         for (from, first) in [(0, 5), (7, 7), (1 << 63, (1 << 63) + 99)] {
-            let mut window = Window::new(1, Place(from), Tick(0));
-            let last = first + 2 * WINDOW_MAX as u64;
+            let mut window = Window::new(1, Place(from), Tick(0), WINDOW_MIN);
+            let last = first + 2 * WINDOW_MIN as u64;
             for place in (first..last).rev().map(Place) {
                 if window.covers(place) {
-                    window.insert(place);
+                    window.insert(place, Slot(0));
                 }
             }
             let until = window.until.expect("it is full").0;
@@ -279,13 +307,13 @@ mod tests {
 
     #[test]
     fn the_last_places_of_all_are_reached() {
-        let first = u64::MAX - 2 * WINDOW_MAX as u64;
+        let first = u64::MAX - 2 * WINDOW_MIN as u64;
         let (mut from, mut found, mut windows) = (Place(0), Vec::new(), 0);
         loop {
-            let mut window = Window::new(1, from, Tick(0));
+            let mut window = Window::new(1, from, Tick(0), WINDOW_MIN);
             for place in (first..=u64::MAX).map(Place) {
                 if window.covers(place) {
-                    window.insert(place);
+                    window.insert(place, Slot(0));
                 }
             }
             found.extend(all(&mut window));
@@ -303,16 +331,30 @@ mod tests {
     fn a_list_gets_a_window_when_another_is_idle() {
         let mut lists = Lists::default();
         for walk in 0..WINDOWS_MAX as u64 {
-            assert!(lists.window(Tick(walk), walk, Place(0)).is_some());
+            assert!(lists.window(Tick(walk), walk, Place(0), 1_000).is_some());
         }
-        assert!(lists.window(Tick(IDLE_MS - 1), 99, Place(0)).is_none());
-        assert!(lists.window(Tick(IDLE_MS), 99, Place(0)).is_some(), "the first was idle");
-        assert!(lists.window(Tick(IDLE_MS), 0, Place(0)).is_none());
+        assert!(lists.window(Tick(IDLE_MS - 1), 99, Place(0), 1_000).is_none());
+        assert!(lists.window(Tick(IDLE_MS), 99, Place(0), 1_000).is_some(), "the first was idle");
+        assert!(lists.window(Tick(IDLE_MS), 0, Place(0), 1_000).is_none());
         assert_eq!(lists.next_wake(), Some(Tick(1 + KEPT_MS)));
         assert!(!lists.end_idle(Tick(KEPT_MS)), "one is left");
         assert!(lists.end_idle(Tick(IDLE_MS + KEPT_MS)));
         assert!(!lists.end_idle(Tick(IDLE_MS + KEPT_MS)), "there is none");
         assert_eq!(lists.next_wake(), None);
+    }
+
+    #[test]
+    fn windows_grow_with_the_records_and_have_a_bound_together() {
+        let mut lists = Lists::default();
+        let mut len_max = |walk, records| {
+            let window = lists.window(Tick(0), walk, Place(0), records);
+            window.map_or(0, |window| window.len_max)
+        };
+        assert_eq!(len_max(1, 1_000), WINDOW_MIN);
+        assert_eq!(len_max(2, 1 << 20), 256 << 10);
+        assert_eq!(len_max(3, 100 << 20), WINDOW_MAX);
+        assert_eq!(len_max(4, 100 << 20), WINDOW_MIN, "others have so much");
+        assert_eq!(len_max(2, 100), 256 << 10, "it is there already");
     }
 
     #[test]
@@ -332,11 +374,11 @@ mod tests {
             from in prop_oneof![Just(0), any::<u64>()],
             places in prop::collection::vec(prop_oneof![any::<u64>(), 0_u64..99], 0..300)
         ) {
-            let mut window = Window::new(1, Place(from), Tick(0));
+            let mut window = Window::new(1, Place(from), Tick(0), WINDOW_MIN);
             let places: BTreeSet<_> = places.into_iter().map(Place).collect();
             for place in &places {
                 if window.covers(*place) {
-                    window.insert(*place);
+                    window.insert(*place, Slot(0));
                 }
             }
             prop_assert!(all(&mut window).into_iter().eq(places.range(Place(from)..).copied()));

@@ -5,6 +5,7 @@
 pub(super) mod calendars;
 pub(super) mod collect;
 pub(super) mod count;
+pub(crate) mod jobs;
 pub(super) mod list;
 pub(super) mod conditions;
 pub(super) mod minting;

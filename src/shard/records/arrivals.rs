@@ -3,7 +3,7 @@
 use crate::base::ids::Slot;
 
 /// Most arrivals that are kept. A walk that misses more begins again.
-const ARRIVALS_MAX: usize = 4_096;
+const ARRIVALS_MAX: usize = 16_384;
 
 /// The slots of records that began, as long as somebody wants to know.
 #[derive(Debug, Default)]

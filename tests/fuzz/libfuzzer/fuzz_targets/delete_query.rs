@@ -1,0 +1,8 @@
+#![no_main]
+#[allow(dead_code)]
+#[path = "../../list_targets.rs"]
+mod targets;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    targets::delete_query(data);
+});
