@@ -201,6 +201,7 @@ mod tests {
             opaque_bytes: 40,
             replication_factor: 1,
             ralf,
+            token: None,
         }
     }
 

@@ -81,10 +81,9 @@ async fn answer(view: &NodeView, asked: Result<ListAsked, ListQueryError>) -> Re
                     [(CONTENT_TYPE, "application/json".to_owned()), (LOCATION, job_path(job.id))];
                 return (StatusCode::ACCEPTED, headers, body).into_response();
             }
-            Internal::Jobs(jobs) => {
-                if !write_jobs(&jobs, &mut body) {
-                    return (StatusCode::NOT_FOUND, format!("{NO_JOB}\n")).into_response();
-                }
+            Internal::Jobs(jobs) if write_jobs(&jobs, &mut body) => {}
+            Internal::Jobs(_) => {
+                return (StatusCode::NOT_FOUND, format!("{NO_JOB}\n")).into_response();
             }
             _ => {}
         },
