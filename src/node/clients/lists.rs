@@ -48,6 +48,9 @@ impl Paged {
         head: &[u8],
         token: &str,
     ) -> Option<Box<Self>> {
+        if !matches!(line.method, Method::Get | Method::Delete) {
+            return None;
+        }
         let query = query.unwrap_or("");
         let paged = match (line.method, line.path) {
             (Method::Get, TimerPath::Collection) if is_of_nodes(query) => {
