@@ -139,11 +139,11 @@ fn shown(answer: Option<Answer>) -> Response {
                     [(CONTENT_TYPE, "application/json".to_owned()), (LOCATION, job_path(job.id))];
                 return (StatusCode::ACCEPTED, headers, body).into_response();
             }
-            Internal::Jobs(jobs) => {
-                if !write_jobs(&jobs, &mut body) {
-                    return (StatusCode::NOT_FOUND, format!("{NO_JOB}\n")).into_response();
-                }
+            Internal::Jobs(jobs) if write_jobs(&jobs, &mut body) => {
                 return ([(CONTENT_TYPE, "application/json")], body).into_response();
+            }
+            Internal::Jobs(_) => {
+                return (StatusCode::NOT_FOUND, format!("{NO_JOB}\n")).into_response();
             }
             _ => None,
         },

@@ -51,8 +51,12 @@ impl Paged {
         head: &[u8],
         token: &str,
     ) -> Option<Box<Self>> {
-        let is_create = line.method == Method::Post && line.path == TimerPath::Collection;
-        if is_create {
+        let is_paged = match line.method {
+            Method::Get | Method::Delete => true,
+            Method::Post => line.path == TimerPath::Replays,
+            _ => false,
+        };
+        if !is_paged {
             return None;
         }
         let query = query.unwrap_or("");
