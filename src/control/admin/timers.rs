@@ -103,7 +103,7 @@ pub(super) async fn delete_letter(
 async fn page_of_letters(view: &NodeView, uri: &Uri, wanted: LetterUse) -> Response {
     let query = uri.query().unwrap_or("");
     let query = ListQuery::read_letters(query, wanted, ring::now().wall);
-    answer(view, query.map(ListAsked::Page)).await
+    answer(view, query.map(|query| ListAsked::Page(query, digest(OPERATOR)))).await
 }
 
 async fn answer(view: &NodeView, asked: Result<ListAsked, ListQueryError>) -> Response {

@@ -35,7 +35,8 @@ pub enum Paged {
     /// A client asks for numbers, with this query.
     Count(Box<str>),
     /// A client asks for a list of dead letters, with this query, and wants this done with them.
-    Letters(LetterUse, Box<str>),
+    /// The list counts for the token of a name with this digest.
+    Letters(LetterUse, Box<str>, u64),
     /// A client orders a job, with this query, and with the token of this name.
     Delete(Box<str>, Box<str>),
     /// A client asks for jobs, or orders one to stop.
@@ -59,18 +60,22 @@ impl Paged {
         if !is_paged {
             return None;
         }
-        let query = query.unwrap_or("");
+        let (query, by) = (query.unwrap_or(""), || digest(token));
         let paged = match (line.method, line.path) {
             (Method::Get, TimerPath::Collection) if is_of_nodes(query) => {
                 Self::OfNode(PageHead::of(query, head))
             }
-            (Method::Get, TimerPath::Collection) => Self::List(query.into(), digest(token)),
+            (Method::Get, TimerPath::Collection) => Self::List(query.into(), by()),
             (Method::Get, TimerPath::Count) => Self::Count(query.into()),
-            (Method::Get, TimerPath::DeadLetters) => Self::Letters(LetterUse::Show, query.into()),
-            (Method::Delete, TimerPath::DeadLetters) => {
-                Self::Letters(LetterUse::Delete, query.into())
+            (Method::Get, TimerPath::DeadLetters) => {
+                Self::Letters(LetterUse::Show, query.into(), by())
             }
-            (Method::Post, TimerPath::Replays) => Self::Letters(LetterUse::Replay, query.into()),
+            (Method::Delete, TimerPath::DeadLetters) => {
+                Self::Letters(LetterUse::Delete, query.into(), by())
+            }
+            (Method::Post, TimerPath::Replays) => {
+                Self::Letters(LetterUse::Replay, query.into(), by())
+            }
             (Method::Delete, TimerPath::Collection) => Self::Delete(query.into(), token.into()),
             (Method::Get, TimerPath::Jobs) => Self::Jobs(JobsAsk { job: None, is_stop: false }),
             (Method::Get | Method::Delete, TimerPath::Job(id)) => {
@@ -110,9 +115,8 @@ impl Service {
             Paged::Count(query) => {
                 read_count_query(query).map(|has_spans| ListAsked::Count { has_spans })
             }
-            Paged::Letters(wanted, query) => {
-                ListQuery::read_letters(query, *wanted, now.wall).map(ListAsked::Page)
-            }
+            Paged::Letters(wanted, query, by) => ListQuery::read_letters(query, *wanted, now.wall)
+                .map(|query| ListAsked::Page(query, *by)),
             Paged::Delete(query, token) => ListQuery::read_delete(query, JOB_PAGE, now.wall)
                 .map(|query| ListAsked::Delete(query, token.clone())),
             Paged::Jobs(ask) => Ok(ListAsked::Jobs(*ask)),
