@@ -15,6 +15,7 @@ use crate::wire::peer_message::{
 };
 
 use super::Shard;
+use super::actions::{is_continued, joined};
 use super::effects::{Answer, Outbox, PeerTicket, Purpose, Refusal};
 use super::parts::peers::{FULL_MS, Teller};
 use super::records::{Outline, Placement, Record};
@@ -57,6 +58,12 @@ fn start_of(copy: &TimerCopy<'_>, teller: Teller, same: Option<&Record>) -> Tick
         true => held.start.min(told),
         false => held.start,
     })
+}
+
+/// Whether a copy is of the write that is held, or of an action that goes back to it.
+fn is_same_write(held: &Record, key: StateKey, copy: &TimerCopy<'_>) -> bool {
+    let is_continued = |body: CopyBody<'_>| is_continued(held, key.version, body.content);
+    held.version == key.version || copy.body.is_some_and(is_continued)
 }
 
 impl Shard {
@@ -175,7 +182,9 @@ impl Shard {
                 // Only the whole copy tells whether the two states are of one write.
                 return PeerResult::Wanted;
             }
-            self.tell_back(slot, teller, outbox);
+            if !self.takes_earlier_pops(now, slot, standing, outbox) {
+                self.tell_back(slot, teller, outbox);
+            }
             return PeerResult::Ahead;
         }
         if !held.is_live() {
@@ -272,6 +281,7 @@ impl Shard {
             return PeerResult::Refused(PeerRefusal::FutureVersion);
         }
         self.clock.observe(now.wall, key.version);
+        let key = self.with_known_pops(key, copy, held.as_ref());
         if copy.is_write
             && let Some(held) = &held
             && let Some(lost) = self.lost_against(teller, key, copy, held)
@@ -300,8 +310,24 @@ impl Shard {
         if let Some(slot) = found.filter(|_| key.version.0 != copy.standing.version) {
             // The teller knows the write by another version.
             self.tell_back(slot, teller, outbox);
+        } else if let Some(slot) = found.filter(|_| key.sequence != copy.standing.sequence) {
+            self.tell_holders(slot, outbox);
         }
         if self.has_left_to_others(copy) { PeerResult::Otherwise } else { PeerResult::Held }
+    }
+
+    /// The key of a copy, with the pops that are known of it here.
+    #[inline]
+    fn with_known_pops(
+        &self,
+        key: StateKey,
+        copy: &TimerCopy<'_>,
+        held: Option<&Record>,
+    ) -> StateKey {
+        let (Some(body), Some(held)) = (copy.body, held) else { return key };
+        let (interval_ms, repeat_for_ms) = (copy.interval_ms, copy.repeat_for_ms);
+        let schedule = Schedule { start: held.start, interval_ms, repeat_for_ms };
+        joined(key, &schedule, body.content, held)
     }
 
     /// What a client's write is answered that loses against the state held. `None`: it wins.
@@ -591,7 +617,7 @@ impl Shard {
         let outline = Outline {
             id: copy.standing.id,
             key,
-            start: start_of(copy, teller, held.filter(|held| held.version == key.version)),
+            start: start_of(copy, teller, held.filter(|held| is_same_write(held, key, copy))),
             interval_ms: copy.interval_ms,
             repeat_for_ms: copy.repeat_for_ms,
             placement,

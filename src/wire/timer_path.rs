@@ -5,6 +5,7 @@
 
 use crate::base::ids::TimerId;
 use crate::base::limits::REPLICATION_FACTOR_MAX;
+use crate::wire::timer_action::TimerAction;
 
 /// Most bytes of an id that [`write_public_id`] writes: 16 + 1 + 2 + 1 + 16.
 pub const PUBLIC_ID_BYTES_MAX: usize = 36;
@@ -49,6 +50,10 @@ pub enum TimerPath {
     Bulk,
     /// `/timers/by-name/<name>` ([`timer_name`](super::timer_name) reads the name).
     Named,
+    /// `/timers/<id>/<action>`.
+    Action(PublicId, TimerAction),
+    /// `/timers/by-name/<name>/<action>`.
+    NamedAction(TimerAction),
     /// `/timers/references`.
     References,
     /// `/timers/count`.
@@ -77,7 +82,7 @@ pub struct PublicId {
 /// Hex digits may have either case. An id has one of these forms:
 ///
 /// - `<16 hex>-<factor>-<16 hex>`,
-/// - `<16 hex>-<factor>` with any suffix, which is ignored,
+/// - `<16 hex>-<factor>` with any suffix, which is ignored unless it ends with an action,
 /// - `<16 hex><16 hex>`, without a factor.
 ///
 /// A factor outside 1..=16 makes the path unknown. Clients URL-escape the id, so escapes of
@@ -88,7 +93,16 @@ pub fn parse_path(path: &str) -> TimerPath {
     }
     let mut plain = [0; ESCAPED_PATH_BYTES_MAX];
     let plain_bytes = unescape(path.as_bytes(), &mut plain);
-    parse_plain_path(&plain[..plain_bytes])
+    match (parse_plain_path(&plain[..plain_bytes]), path.rsplit_once('/')) {
+        // The end of a long name may have been cut off.
+        (TimerPath::Named, Some((timer, _))) => {
+            let action = TimerAction::split(path.as_bytes()).map(|(_, action)| action);
+            action
+                .filter(|_| parse_path(timer) == TimerPath::Named)
+                .map_or(TimerPath::Named, TimerPath::NamedAction)
+        }
+        (path, _) => path,
+    }
 }
 
 /// Appends `<16 hex id>-<factor>-<16 hex filter>` in lower case: 35 or 36 bytes. Panics unless
@@ -123,17 +137,29 @@ fn parse_plain_path(path: &[u8]) -> TimerPath {
         Some(b"/bulk") => TimerPath::Bulk,
         Some(b"/references") => TimerPath::References,
         Some(b"/count") => TimerPath::Count,
-        Some([b'/', id @ ..]) => parse_id(id).map_or_else(|| named(id), TimerPath::Timer),
+        Some([b'/', id @ ..]) => match parse_id(id) {
+            Some(named) if named.filter.is_some() => TimerPath::Timer(named),
+            named => unusual(id, named),
+        },
         None if path == b"/ping" => TimerPath::Ping,
         None if path == b"/timestamps" => TimerPath::Timestamps,
         _ => TimerPath::Unknown,
     }
 }
 
-/// What a path stands for that holds no id.
+/// What a path stands for that holds no id with a filter. `timer` is the id that it begins with.
 #[cold]
-fn named(text: &[u8]) -> TimerPath {
-    if text.starts_with(b"by-name/") { TimerPath::Named } else { TimerPath::Unknown }
+fn unusual(text: &[u8], timer: Option<PublicId>) -> TimerPath {
+    let is_named = |text: &[u8]| text.starts_with(b"by-name/");
+    match TimerAction::split(text) {
+        Some((timer, action)) if is_named(timer) => TimerPath::NamedAction(action),
+        Some((timer, action)) if !is_named(text) => match parse_id(timer) {
+            Some(timer) => TimerPath::Action(timer, action),
+            None => TimerPath::Unknown,
+        },
+        _ if is_named(text) => TimerPath::Named,
+        _ => timer.map_or(TimerPath::Unknown, TimerPath::Timer),
+    }
 }
 
 fn parse_id(text: &[u8]) -> Option<PublicId> {

@@ -259,6 +259,22 @@ impl Service {
                 Some(Ok(timer)) => timer.write(None),
                 None => return self.settle(Err((404, NO_PATH.into())), persistence, out),
             },
+            (TimerPath::Action(..) | TimerPath::NamedAction(_), Method::Post) => {
+                match caller.addressed {
+                    // What was done with a timer has room like a timer.
+                    Some(Ok(_))
+                        if let Some(quota) = caller.quota
+                            && self.is_beyond_rate(now, quota, persistence, out) =>
+                    {
+                        return Served::Written;
+                    }
+                    Some(Ok(timer)) => timer.write(None),
+                    Some(Err(reason)) => {
+                        return self.settle(Err((400, reason.clone())), persistence, out);
+                    }
+                    None => return self.settle(Err((404, NO_PATH.into())), persistence, out),
+                }
+            }
             (TimerPath::References, Method::Delete) => {
                 let forgotten = self.forget((now, core), (from, caller), body);
                 return self.settle(forgotten, persistence, out);
@@ -277,7 +293,9 @@ impl Service {
                 return self.settle(asked, persistence, out);
             }
             (TimerPath::Collection, _) => return self.not_allowed(out, "GET, POST", persistence),
-            (TimerPath::Bulk, _) => return self.not_allowed(out, "POST", persistence),
+            (TimerPath::Bulk | TimerPath::Action(..) | TimerPath::NamedAction(_), _) => {
+                return self.not_allowed(out, "POST", persistence);
+            }
             (TimerPath::Timer(_) | TimerPath::Named, _) => {
                 return self.not_allowed(out, "GET, PUT, DELETE", persistence);
             }
@@ -768,6 +786,7 @@ fn is_for_nodes(line: &RequestLine) -> bool {
         TimerPath::Timer(_) => line.method == Method::Put,
         TimerPath::References | TimerPath::Ping | TimerPath::Unknown => true,
         TimerPath::Collection | TimerPath::Named | TimerPath::Bulk => false,
+        TimerPath::Action(..) | TimerPath::NamedAction(_) => false,
         TimerPath::Count | TimerPath::Timestamps => false,
     }
 }

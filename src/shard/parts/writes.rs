@@ -54,13 +54,16 @@ impl NewWrite<'_> {
         }
     }
 
-    /// Whether a name or a key made the id of a timer that the write makes.
+    /// Whether the answer tells the version: a name or a key made the id of the timer that the write
+    /// makes, or the write is an action.
     #[inline]
     pub fn is_identified(&self) -> bool {
-        may_be_made(self.id)
+        (self.is_decided || may_be_made(self.id))
             && self.body.is_some_and(|(_, content)| {
                 let attributes = Content::decode(content).attributes();
-                attributes.name.is_some() || attributes.once.is_some()
+                attributes.name.is_some()
+                    || attributes.once.is_some()
+                    || self.is_decided && attributes.acted.is_some()
             })
     }
 }

@@ -1,0 +1,1 @@
+//! What clients pause, resume and run, on one node and on two.
