@@ -1,1 +1,254 @@
-//! What clients pause, resume and run, on one node and on two.
+//! What clients pause, resume and run, on one node and on several.
+
+use crate::base::ids::TimerId;
+use crate::shard::effects::{Answer, CallbackOutcome, Condition, Conditional, Refusal, Request};
+use crate::shard::harness_tests::{Cluster, START_MS, target};
+use crate::shard::records::State;
+use crate::timer::version::Version;
+use crate::wire::attributes::{Attributes, CronTiming};
+use crate::wire::timer_action::TimerAction::{self, Pause, Resume, RunNow};
+
+fn ask(cluster: &mut Cluster, node: usize, id: TimerId, action: TimerAction) -> Answer {
+    ask_if(cluster, node, id, (action, Condition::Present))
+}
+
+fn ask_if(
+    cluster: &mut Cluster,
+    node: usize,
+    id: TimerId,
+    (action, condition): (TimerAction, Condition),
+) -> Answer {
+    let (target, action, definition) = (target(id, 2), Some(action), None);
+    cluster.ask(node, Request::Conditional(Conditional { target, condition, definition, action }))
+}
+
+fn version(answer: &Answer) -> Version {
+    match answer {
+        Answer::Identified(done) => done.version,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Does something with a timer that it changes. Returns its version.
+fn act(cluster: &mut Cluster, node: usize, id: TimerId, action: TimerAction) -> Version {
+    version(&ask(cluster, node, id, action))
+}
+
+fn state(cluster: &mut Cluster, node: usize, id: TimerId) -> State {
+    let shard = cluster.shard(node);
+    let slot = shard.find(id).expect("held");
+    shard.records.get(slot).state
+}
+
+/// When each pop of a node alone begins and its number, up to `until_ms`.
+fn pops(cluster: &mut Cluster, until_ms: u64) -> Vec<(u64, u64)> {
+    let (mut found, first) = (Vec::new(), cluster.pops.len());
+    for ms in cluster.passed_ms() + 1..=until_ms {
+        cluster.pass_to(ms);
+        let new = cluster.pops[first + found.len()..].iter().map(|pop| (ms, pop.2));
+        found.extend(new);
+    }
+    found
+}
+
+#[test]
+fn a_paused_timer_pops_when_it_is_resumed() {
+    for count in [1, 2, 3] {
+        for at in 0..count {
+            let mut cluster = Cluster::new(count, true);
+            let id = cluster.create(0, (10, 10), 2);
+            cluster.run_until(5);
+            let first = act(&mut cluster, at, id, Pause);
+            assert_eq!(act(&mut cluster, at, id, Pause), first, "nothing changes");
+            for node in cluster.holders(id) {
+                assert_eq!(state(&mut cluster, node, id), State::Paused);
+            }
+            assert_eq!(ask(&mut cluster, at, id, RunNow), Answer::Refused(Refusal::Paused));
+            cluster.run_until(400);
+            assert_eq!(cluster.pops, [], "{count} nodes");
+            cluster.audit();
+            let other = (at + 1) % count;
+            let second = act(&mut cluster, other, id, Resume);
+            assert!(second > first);
+            assert_eq!(act(&mut cluster, other, id, Resume), second, "nothing changes");
+            cluster.run_until(402);
+            let seen: Vec<(u64, u64)> = cluster.pops.iter().map(|pop| (pop.0, pop.2)).collect();
+            assert_eq!(seen, [(400, 1)], "{count} nodes");
+            cluster.run_until(440);
+            assert_eq!(cluster.pops.len(), 1);
+            assert_eq!(ask(&mut cluster, other, id, Pause), Answer::Refused(Refusal::NoTimer));
+            cluster.audit();
+        }
+    }
+}
+
+#[test]
+fn times_that_come_after_a_pause_are_kept_and_one_of_those_before_is_made_up_for() {
+    let mut cluster = Cluster::new(1, true);
+    let id = cluster.create(0, (10, 60), 1);
+    assert_eq!(pops(&mut cluster, 12_000), [(10_000, 1)]);
+    act(&mut cluster, 0, id, Pause);
+    assert_eq!(pops(&mut cluster, 15_000), []);
+    act(&mut cluster, 0, id, Resume);
+    assert_eq!(pops(&mut cluster, 22_000), [(20_000, 2)], "a pause without a time");
+    act(&mut cluster, 0, id, Pause);
+    assert_eq!(pops(&mut cluster, 45_500), []);
+    act(&mut cluster, 0, id, Resume);
+    assert_eq!(pops(&mut cluster, 70_000), [(45_501, 4), (50_000, 5), (60_000, 6)]);
+    let id = cluster.create(0, (10, 60), 1);
+    act(&mut cluster, 0, id, Pause);
+    assert_eq!(pops(&mut cluster, 500_000), []);
+    act(&mut cluster, 0, id, Resume);
+    assert_eq!(pops(&mut cluster, 600_000), [(500_001, 6)], "it has ended meanwhile");
+    cluster.audit();
+}
+
+#[test]
+fn a_timer_that_is_run_makes_its_next_pop_and_keeps_the_later_ones() {
+    let mut cluster = Cluster::new(1, true);
+    let id = cluster.create(0, (10, 40), 1);
+    assert_eq!(pops(&mut cluster, 12_000), [(10_000, 1)]);
+    act(&mut cluster, 0, id, RunNow);
+    act(&mut cluster, 0, id, RunNow);
+    assert_eq!(pops(&mut cluster, 13_000), [(12_001, 2)], "no pop was made between");
+    act(&mut cluster, 0, id, RunNow);
+    assert_eq!(pops(&mut cluster, 60_000), [(13_001, 3), (40_000, 4)]);
+    let id = cluster.create(0, (10, 10), 1);
+    let before = act(&mut cluster, 0, id, RunNow);
+    let unmet = ask_if(&mut cluster, 0, id, (RunNow, Condition::Version(Version(before.0 - 1))));
+    assert_eq!(unmet, Answer::Refused(Refusal::Unmet));
+    assert_eq!(pops(&mut cluster, 80_000), [(60_001, 1)]);
+    assert!(cluster.holders(id).is_empty());
+    // In a window a timer starts later than now.
+    let spread = Attributes { window_ms: Some(50_000), ..Attributes::default() };
+    let id = cluster.create_with(0, (10, 10), 1, &spread);
+    act(&mut cluster, 0, id, RunNow);
+    assert_eq!(pops(&mut cluster, 160_000), [(80_001, 1)]);
+    cluster.audit();
+}
+
+#[test]
+fn one_of_two_runs_of_one_version_wins_on_every_node() {
+    for at in 0..3 {
+        let mut cluster = Cluster::new(3, true);
+        let id = cluster.create(0, (50, 100), 2);
+        cluster.run_until(1);
+        let paused = act(&mut cluster, at, id, Pause);
+        let resumed = ask_if(&mut cluster, at, id, (Resume, Condition::Version(paused)));
+        let run = (RunNow, Condition::Version(version(&resumed)));
+        let first = ask_if(&mut cluster, at, id, run);
+        assert!(matches!(first, Answer::Identified(_)), "{first:?}");
+        let second = ask_if(&mut cluster, (at + 1) % 3, id, run);
+        assert_eq!(second, Answer::Refused(Refusal::Unmet));
+        cluster.run_until(120);
+        let seen: Vec<(u64, u64)> = cluster.pops.iter().map(|pop| (pop.0, pop.2)).collect();
+        assert_eq!(seen, [(1, 1), (100, 2)]);
+        cluster.audit();
+    }
+}
+
+#[test]
+fn a_pause_holds_when_the_node_that_would_pop_dies_and_returns() {
+    let mut cluster = Cluster::new(3, true);
+    let id = cluster.create(0, (10, 10), 2);
+    let first = cluster.list(id)[0];
+    act(&mut cluster, 0, id, Pause);
+    cluster.kill(first);
+    cluster.run_until(60);
+    cluster.return_empty(first);
+    cluster.run_until(120);
+    assert_eq!(cluster.pops, []);
+    let at = (first + 1) % 3;
+    act(&mut cluster, at, id, Resume);
+    cluster.run_until(125);
+    assert_eq!(cluster.pops.iter().map(|pop| pop.2).collect::<Vec<_>>(), [1]);
+    cluster.audit();
+}
+
+#[test]
+fn a_callback_that_runs_while_its_timer_is_paused_counts_if_it_is_taken() {
+    for (outcome, after) in [(CallbackOutcome::Delivered, 2), (CallbackOutcome::Rejected, 1)] {
+        let mut cluster = Cluster::new(2, true);
+        let id = cluster.create(0, (10, 20), 2);
+        let first = cluster.list(id)[0];
+        cluster.hung = Some(first);
+        cluster.run_until(11);
+        assert_eq!(cluster.pops.len(), 1);
+        act(&mut cluster, 1 - first, id, Pause);
+        cluster.answer_callbacks(outcome);
+        cluster.run_until(18);
+        assert_eq!(cluster.pops.len(), 1, "its retries wait");
+        act(&mut cluster, 1 - first, id, Resume);
+        cluster.run_until(30);
+        assert_eq!(cluster.pops[1].2, after);
+        assert_eq!(cluster.pops.last().map(|pop| pop.2), Some(2));
+        assert!(cluster.holders(id).is_empty());
+        cluster.audit();
+    }
+}
+
+#[test]
+fn a_pop_under_way_is_not_made_twice_by_a_run() {
+    let mut cluster = Cluster::new(2, true);
+    let id = cluster.create(0, (10, 20), 2);
+    let first = cluster.list(id)[0];
+    cluster.hung = Some(first);
+    cluster.run_until(11);
+    act(&mut cluster, 1 - first, id, RunNow);
+    assert_eq!(state(&mut cluster, first, id), State::InFlight);
+    cluster.answer_callbacks(CallbackOutcome::Delivered);
+    cluster.run_until(30);
+    let seen: Vec<(u64, u64)> = cluster.pops.iter().map(|pop| (pop.0, pop.2)).collect();
+    assert_eq!(seen, [(10, 1), (20, 2)]);
+    cluster.audit();
+}
+
+#[test]
+fn a_calendar_goes_on_behind_a_pause() {
+    let mut cluster = Cluster::new(1, true);
+    let wall_ms = cluster.wall_ms(0);
+    let due_ms = (wall_ms / 10_000 + 1) * 10_000;
+    let cron = CronTiming {
+        expression: "*/10 * * * * *",
+        zone: "UTC",
+        due_ms,
+        done: 0,
+        catch_up_ms: 60_000,
+        end_ms: None,
+    };
+    let wait_ms = due_ms - wall_ms;
+    let attributes = Attributes { cron: Some(cron), ..Attributes::default() };
+    let id = cluster.create_ms(0, wait_ms, 1, &attributes);
+    assert_eq!(pops(&mut cluster, wait_ms + 1_000), [(wait_ms, 1)]);
+    act(&mut cluster, 0, id, Pause);
+    assert_eq!(pops(&mut cluster, wait_ms + 35_000), []);
+    act(&mut cluster, 0, id, Resume);
+    let at = |ms: u64| wait_ms + ms;
+    let seen = pops(&mut cluster, at(52_000));
+    let close = |ms: u64, expected: u64| ms.abs_diff(at(expected)) <= 2;
+    assert!(seen.len() == 3 && close(seen[0].0, 35_001), "{seen:?}");
+    assert!(close(seen[1].0, 40_000) && close(seen[2].0, 50_000), "{seen:?}");
+    act(&mut cluster, 0, id, RunNow);
+    let seen = pops(&mut cluster, at(75_000));
+    assert!(seen.len() == 2 && close(seen[0].0, 52_001), "{seen:?}");
+    assert!(close(seen[1].0, 70_000), "the next time was made before: {seen:?}");
+    assert!(START_MS > 0);
+    cluster.audit();
+}
+
+#[test]
+fn what_ends_or_replaces_a_paused_timer_does_so() {
+    let mut cluster = Cluster::new(3, true);
+    let id = cluster.create(0, (10, 10), 2);
+    act(&mut cluster, 1, id, Pause);
+    cluster.put(2, id, (5, 5), 2);
+    cluster.run_until(8);
+    assert_eq!(cluster.pops.len(), 1, "it was replaced by one that is not paused");
+    let id = cluster.create(0, (10, 10), 2);
+    act(&mut cluster, 1, id, Pause);
+    let deleted = cluster.ask(2, Request::Delete(target(id, 2)));
+    assert!(matches!(deleted, Answer::Done { .. }));
+    assert!(cluster.holders(id).is_empty());
+    assert_eq!(ask(&mut cluster, 0, id, Resume), Answer::Refused(Refusal::NoTimer));
+    cluster.audit();
+}

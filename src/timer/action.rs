@@ -180,7 +180,7 @@ mod tests {
         encode_content("/a", &[], b"", &mut content);
         let key = StateKey { version: Version(7), sequence: 0 };
         let now = Now { mono: MonoNs(0), wall: WallMs(0) };
-        let mut acted = |action, content: &[u8]| {
+        let acted = |action, content: &[u8]| {
             let timer = Present { id: TimerId(1), key, schedule, content };
             let mut out = Vec::new();
             (act(action, &timer, now, |cron| cron.due_ms, &mut out), out)
