@@ -9,7 +9,7 @@
 //!   again.
 //! - A pop that another node tells of, or that this node has made, counts for the version that an
 //!   action has made of the timer since. Whoever finds that out tells the others.
-//! - A callback that runs while the timer is paused ends as it ends. If the host has taken the pop,
+//! - A callback that runs while the timer is paused or resumed ends as it ends. If the host has taken the pop,
 //!   the pop is done.
 
 use crate::base::ids::Slot;
@@ -127,9 +127,9 @@ impl Shard {
         self.tell(slot, others.minus(self.peers.dead()), false, outbox);
     }
 
-    /// Counts a pop whose callback was under way as its timer was paused, and was taken. False: it
-    /// is no such pop.
-    pub(super) fn popped_while_paused(
+    /// Counts a pop whose callback was under way as a client did something with its timer, and was
+    /// taken. False: it is no such pop.
+    pub(super) fn popped_before(
         &mut self,
         now: Now,
         ticket: &Ticket,
@@ -138,7 +138,8 @@ impl Shard {
         let is_it = self.records.contains(ticket.slot) && {
             let record = self.records.get(ticket.slot);
             record.id == ticket.id
-                && record.state == State::Paused
+                && record.is_live()
+                && record.state != State::InFlight
                 && record.sequence + 1 == ticket.sequence
                 && self.records.continues(record, ticket.version)
         };

@@ -168,7 +168,7 @@ impl Shard {
         }
         if !self.is_current(&ticket) {
             if outcome != CallbackOutcome::Delivered
-                || !self.popped_while_paused(now, &ticket, outbox)
+                || !self.popped_before(now, &ticket, outbox)
             {
                 self.counters.outdated += 1;
             }

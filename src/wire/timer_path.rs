@@ -93,15 +93,22 @@ pub fn parse_path(path: &str) -> TimerPath {
     }
     let mut plain = [0; ESCAPED_PATH_BYTES_MAX];
     let plain_bytes = unescape(path.as_bytes(), &mut plain);
-    match (parse_plain_path(&plain[..plain_bytes]), path.rsplit_once('/')) {
-        // The end of a long name may have been cut off.
-        (TimerPath::Named, Some((timer, _))) => {
-            let action = TimerAction::split(path.as_bytes()).map(|(_, action)| action);
-            action
-                .filter(|_| parse_path(timer) == TimerPath::Named)
-                .map_or(TimerPath::Named, TimerPath::NamedAction)
+    let is_cut = plain_bytes == ESCAPED_PATH_BYTES_MAX;
+    match parse_plain_path(&plain[..plain_bytes]) {
+        TimerPath::Named | TimerPath::NamedAction(_) if is_cut => named_path(path),
+        TimerPath::Action(timer, _) if is_cut => TimerPath::Timer(timer),
+        path => path,
+    }
+}
+
+/// What the path of a long name stands for, by its end as it was sent.
+fn named_path(path: &str) -> TimerPath {
+    match TimerAction::split(path.as_bytes()) {
+        // Behind the third slash is the name.
+        Some((timer, action)) if timer.iter().filter(|&&byte| byte == b'/').count() >= 3 => {
+            TimerPath::NamedAction(action)
         }
-        (path, _) => path,
+        _ => TimerPath::Named,
     }
 }
 
@@ -271,6 +278,39 @@ mod tests {
         ] {
             assert_eq!(parse_path(other), TimerPath::Unknown, "{other}");
         }
+    }
+
+    #[test]
+    fn an_action_is_the_last_segment_behind_an_id_or_a_name() {
+        use TimerAction::{Pause, RunNow};
+        let (id, filter) = (ID, "00000000000000ff");
+        let acted = |text: String| parse_path(&format!("/timers/{text}"));
+        let known = TimerId(0x0004_d9f5_4810_0000);
+        for (text, factor, filter) in [
+            (format!("{id}-2-{filter}"), Some(2), Some(0xff)),
+            (format!("{id}%2D2%2d{filter}"), Some(2), Some(0xff)),
+            (format!("{id}-2"), Some(2), None),
+            (format!("{id}-2-any/thing"), Some(2), None),
+            (format!("{id}{filter}"), None, Some(0xff)),
+        ] {
+            let public = PublicId { id: known, factor, filter };
+            assert_eq!(acted(format!("{text}/pause")), TimerPath::Action(public, Pause), "{text}");
+            let path = acted(format!("{text}/run%2Dnow"));
+            assert_eq!(path, TimerPath::Action(public, RunNow), "{text}");
+        }
+        assert_eq!(acted("by-name/a%2Fb/pause".into()), TimerPath::NamedAction(Pause));
+        assert_eq!(acted("by-name/pause".into()), TimerPath::Named);
+        for length in [1, 80, 81, 82, 83, 84, 85, 256, 300] {
+            let name = "%c3".repeat(length);
+            assert_eq!(acted(format!("by-name/{name}")), TimerPath::Named);
+            assert_eq!(acted(format!("by-name/{name}/pause")), TimerPath::NamedAction(Pause));
+            let other = "a".repeat(length);
+            for path in [format!("by-name/%c3{other}/pauses"), format!("by-name/%c3{other}")] {
+                assert_eq!(acted(path.clone()), TimerPath::Named, "{path}");
+            }
+        }
+        assert_eq!(acted("pause".into()), TimerPath::Unknown);
+        assert_eq!(acted(format!("{id}/pause")), TimerPath::Unknown);
     }
 
     #[test]

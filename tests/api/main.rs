@@ -8,6 +8,7 @@ mod calendar;
 mod bulk;
 mod callbacks;
 mod contract;
+mod control;
 mod deadlines;
 mod destinations;
 mod flow;
