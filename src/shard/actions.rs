@@ -129,12 +129,7 @@ impl Shard {
 
     /// Counts a pop whose callback was under way as a client did something with its timer, and was
     /// taken. False: it is no such pop.
-    pub(super) fn popped_before(
-        &mut self,
-        now: Now,
-        ticket: &Ticket,
-        outbox: &mut Outbox,
-    ) -> bool {
+    pub(super) fn popped_before(&mut self, now: Now, ticket: &Ticket, outbox: &mut Outbox) -> bool {
         let is_it = self.records.contains(ticket.slot) && {
             let record = self.records.get(ticket.slot);
             record.id == ticket.id

@@ -278,6 +278,7 @@ impl Shard {
             tries: 1,
             refused: asked.refused,
             is_decided: true,
+            is_action: asked.action.is_some(),
         }
     }
 

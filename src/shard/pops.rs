@@ -167,9 +167,7 @@ impl Shard {
             CallbackOutcome::Denied | CallbackOutcome::Stale => {}
         }
         if !self.is_current(&ticket) {
-            if outcome != CallbackOutcome::Delivered
-                || !self.popped_before(now, &ticket, outbox)
-            {
+            if outcome != CallbackOutcome::Delivered || !self.popped_before(now, &ticket, outbox) {
                 self.counters.outdated += 1;
             }
         } else {

@@ -205,6 +205,7 @@ impl Shard {
             tries: 1,
             refused: PeerSet::EMPTY,
             is_decided: false,
+            is_action: false,
         };
         let answer = self.write(now, &new, plan, outbox)?;
         match held.filter(Record::is_live) {
@@ -241,6 +242,7 @@ impl Shard {
             tries: 1,
             refused: PeerSet::EMPTY,
             is_decided: false,
+            is_action: false,
         };
         if held.is_none() && plan.placement.own.is_some() && self.records.room(0).is_err() {
             // Other nodes stand in for this node.

@@ -449,6 +449,7 @@ impl Shard {
             tries: write.tries + u8::from(write.refused.is_empty() || seen.is_some()),
             refused: write.refused,
             is_decided: write.is_decided,
+            is_action: write.is_identified,
         };
         let target = Target { id, factor: Some(factor), filter: None };
         let mut plan = self.plan_known_without(target, factor, held.as_ref(), write.refused);

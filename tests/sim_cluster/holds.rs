@@ -107,7 +107,9 @@ impl Model {
     /// Whether an action may be on its way to the holders of a timer, or have reached some.
     pub fn is_acted_on(&self, id: u64, now_ns: u64) -> bool {
         self.acts_on(id).any(|act| match act.closed {
-            Some((at_ns, _)) => at_ns + self.talk_ns > now_ns || !act.has_no_effect() && act.done_ns().is_none(),
+            Some((at_ns, _)) => {
+                at_ns + self.talk_ns > now_ns || !act.has_no_effect() && act.done_ns().is_none()
+            }
             None => true,
         })
     }
@@ -122,7 +124,10 @@ impl Model {
         self.acts_on(act.id).any(|other| {
             let is_over = other.closed.is_some_and(|(at_ns, _)| at_ns < act.sent_ns);
             let is_before = is_over && (other.has_no_effect() || other.done_ns().is_some());
-            other.name != act.name && by.contains(&other.action) && !is_before && !other.has_no_effect()
+            other.name != act.name
+                && by.contains(&other.action)
+                && !is_before
+                && !other.has_no_effect()
         })
     }
 
@@ -130,13 +135,10 @@ impl Model {
     fn as_write(&self, act: &Act, now_ns: u64) -> Option<(Write, &Write)> {
         let mut writes = self.timers.get(&act.id)?.iter().map(|name| &self.writes[name]);
         let made = writes.clone().find(|write| {
-            write.wish.is_some()
-                && write.acknowledged_ns().is_some_and(|at_ns| at_ns < act.sent_ns)
+            write.wish.is_some() && write.acknowledged_ns().is_some_and(|at_ns| at_ns < act.sent_ns)
         })?;
         if writes.any(|other| {
-            other.name != made.name
-                && other.sent_ns <= now_ns
-                && !other.has_no_effect()
+            other.name != made.name && other.sent_ns <= now_ns && !other.has_no_effect()
         }) {
             return None;
         }
@@ -185,7 +187,8 @@ impl Model {
         let Some(wish) = made.wish else { return Ok(()) };
         let from_ns = act.sent_ns.saturating_sub(RECOVERY_NS);
         let others = [TimerAction::Pause, TimerAction::Resume, TimerAction::RunNow];
-        let is_last_late = self.due_max_ns(made, wish.pops()).is_some_and(|due_ns| due_ns < act.sent_ns);
+        let is_last_late =
+            self.due_max_ns(made, wish.pops()).is_some_and(|due_ns| due_ns < act.sent_ns);
         let is_owed = act.done_ns().is_some()
             && !self.is_undone(act, &others[..1])
             && (act.action == TimerAction::RunNow || is_last_late)

@@ -413,14 +413,12 @@ impl Model {
     pub fn is_seen(&self, name: usize, sequence: u64, now_ns: u64) -> Checked {
         let write = &self.writes[&name];
         let Some(due_ns) = self.due_max_ns(write, sequence) else { return Ok(()) };
-        if write.id.is_some_and(is_held) {
-            // What is done with it says when it pops (`holds.rs`).
-            return Ok(());
-        }
         let wish = write.wish.expect("deletes have no pops");
         let seen = self.pops.get(&(name, sequence));
         let is_served = |attempted: &Attempted| attempted.served_ns.is_some_and(|at| at <= now_ns);
-        if seen.is_some_and(|seen| seen.iter().any(is_served)) || !self.is_current(write, now_ns) {
+        // What is done with it says when it pops (`holds.rs`).
+        let is_served = seen.is_some_and(|seen| seen.iter().any(is_served));
+        if is_served || !self.is_current(write, now_ns) || write.id.is_some_and(is_held) {
             return Ok(());
         }
         let settles_ns = RECOVERY_NS + wish.interval_ms * MS;

@@ -8,8 +8,8 @@ use kit::simulator::callback_world::Behaviour;
 use kit::simulator::random::{Purpose, Stream};
 
 use super::claims::claims;
-use super::holds::holds;
 use super::disks::{all_at_once, long_absence};
+use super::holds::holds;
 use super::options::{Options, Trouble};
 use super::pauses::pauses;
 use super::policies::with_policies;

@@ -39,6 +39,8 @@ pub struct NewWrite<'a> {
     /// Whether the write depended on a condition and was found to meet it. What supersedes it came
     /// later.
     pub is_decided: bool,
+    /// Whether the write is an action, whose answer tells the version.
+    pub is_action: bool,
 }
 
 impl NewWrite<'_> {
@@ -58,13 +60,12 @@ impl NewWrite<'_> {
     /// makes, or the write is an action.
     #[inline]
     pub fn is_identified(&self) -> bool {
-        (self.is_decided || may_be_made(self.id))
-            && self.body.is_some_and(|(_, content)| {
-                let attributes = Content::decode(content).attributes();
-                attributes.name.is_some()
-                    || attributes.once.is_some()
-                    || self.is_decided && attributes.acted.is_some()
-            })
+        self.is_action
+            || may_be_made(self.id)
+                && self.body.is_some_and(|(_, content)| {
+                    let attributes = Content::decode(content).attributes();
+                    attributes.name.is_some() || attributes.once.is_some()
+                })
     }
 }
 
