@@ -196,6 +196,7 @@ impl World {
             || !is_alone
             || write.pops() == 0
             || self.model.pops.contains_key(&(name, 1))
+            || self.model.is_acted_on(id, self.now_ns)
         {
             return Ok(());
         }
