@@ -9,8 +9,8 @@
 //!   again.
 //! - A pop that another node tells of, or that this node has made, counts for the version that an
 //!   action has made of the timer since. Whoever finds that out tells the others.
-//! - A callback that runs while the timer is paused or resumed ends as it ends. If the host has taken the pop,
-//!   the pop is done.
+//! - A callback that runs while the timer is paused or resumed ends as it ends. If the host has
+//!   taken the pop, the pop is done.
 
 use crate::base::ids::Slot;
 use crate::base::planted::{Bug, is_planted};
@@ -20,7 +20,7 @@ use crate::timer::definition::{Content, Definition, OwnedDefinition, has_attribu
 use crate::timer::schedule::Schedule;
 use crate::timer::version::{StateKey, Version};
 use crate::wire::attributes::Acted;
-use crate::wire::peer_message::{Standing, TimerCopy};
+use crate::wire::peer_message::{CopyBody, Standing, TimerCopy};
 use crate::wire::timer_action::TimerAction;
 
 use super::Shard;
@@ -52,7 +52,27 @@ pub(super) fn joined(key: StateKey, copy: &Schedule, content: &[u8], held: &Reco
     }
 }
 
+/// Whether a copy is of the write that is held, or of an action that goes back to it.
+pub(super) fn is_same_write(held: &Record, key: StateKey, copy: &TimerCopy<'_>) -> bool {
+    let is_continued = |body: CopyBody<'_>| is_continued(held, key.version, body.content);
+    held.version == key.version || copy.body.is_some_and(is_continued)
+}
+
 impl Shard {
+    /// The key of a copy, with the pops that are known of it here.
+    #[inline]
+    pub(super) fn with_known_pops(
+        &self,
+        key: StateKey,
+        copy: &TimerCopy<'_>,
+        held: Option<&Record>,
+    ) -> StateKey {
+        let (Some(body), Some(held)) = (copy.body, held) else { return key };
+        let (interval_ms, repeat_for_ms) = (copy.interval_ms, copy.repeat_for_ms);
+        let schedule = Schedule { start: held.start, interval_ms, repeat_for_ms };
+        joined(key, &schedule, body.content, held)
+    }
+
     /// Makes the definition of an action from what is known of the timer. Returns whether it is
     /// another one.
     pub(super) fn act(&mut self, now: Now, asked: &mut Asked) -> Result<bool, Refusal> {
@@ -87,6 +107,12 @@ impl Shard {
         asked.definition = (!forgets).then(|| OwnedDefinition::copy(&definition));
         (asked.start, asked.sequence) = (seen.start, sequence);
         Ok(is_changed)
+    }
+
+    /// How many paused timers there are of which this node is the first to pop.
+    pub fn timers_paused(&self) -> u64 {
+        let states = self.records.tallies().states();
+        states.get(State::Paused as usize).copied().unwrap_or(0)
     }
 
     /// Whether an action was judged without a pop that this node knows of.

@@ -1,7 +1,12 @@
 //! What clients pause, resume and run, on one node and on several.
 
+use proptest::prelude::*;
+
 use crate::base::ids::TimerId;
-use crate::shard::effects::{Answer, CallbackOutcome, Condition, Conditional, Refusal, Request};
+use crate::cluster::detector::Liveness;
+use crate::shard::effects::{
+    Answer, CallbackOutcome, Condition, Conditional, Dialect, Event, Refusal, Request,
+};
 use crate::shard::harness_tests::{Cluster, START_MS, target};
 use crate::shard::records::State;
 use crate::timer::version::Version;
@@ -237,6 +242,18 @@ fn a_calendar_goes_on_behind_a_pause() {
 }
 
 #[test]
+fn a_member_of_the_original_service_cannot_hold_what_was_paused() {
+    let mut cluster = Cluster::new(2, true);
+    let id = cluster.create(0, (10, 10), 1);
+    let peer = cluster.peer(0, 1).expect("a member");
+    let (liveness, dialect) = (Liveness::Alive, Dialect::Http);
+    cluster.handle(0, Event::Peer { peer, liveness, dialect, has_gaps: false });
+    for action in TimerAction::ALL {
+        assert_eq!(ask(&mut cluster, 0, id, action), Answer::Refused(Refusal::Original));
+    }
+}
+
+#[test]
 fn what_ends_or_replaces_a_paused_timer_does_so() {
     let mut cluster = Cluster::new(3, true);
     let id = cluster.create(0, (10, 10), 2);
@@ -251,4 +268,97 @@ fn what_ends_or_replaces_a_paused_timer_does_so() {
     assert!(cluster.holders(id).is_empty());
     assert_eq!(ask(&mut cluster, 0, id, Resume), Answer::Refused(Refusal::NoTimer));
     cluster.audit();
+}
+
+/// What a timer that starts at 0 is to do, by the rules of docs/api.md alone.
+struct Expected {
+    interval_ms: u64,
+    pops: u64,
+    done: u64,
+    is_paused: bool,
+    is_forced: bool,
+}
+
+impl Expected {
+    /// The pop of this millisecond, if there is one.
+    fn pop(&mut self, ms: u64) -> Option<u64> {
+        let is_due = self.is_forced || ms >= self.interval_ms * (self.done + 1);
+        if self.is_paused || self.done == self.pops || !is_due {
+            return None;
+        }
+        (self.done, self.is_forced) = (self.done + 1, false);
+        Some(self.done)
+    }
+
+    /// Whether the action changes the timer; `None`: it is refused.
+    fn act(&mut self, ms: u64, action: TimerAction) -> Option<bool> {
+        let was_paused = self.is_paused;
+        let come = (ms / self.interval_ms).min(self.pops);
+        match action {
+            _ if self.done == self.pops => return None,
+            Pause => self.is_paused = true,
+            RunNow if was_paused => return None,
+            RunNow => self.is_forced = true,
+            Resume if !was_paused => {}
+            Resume => {
+                self.is_paused = false;
+                if come > self.done {
+                    (self.done, self.is_forced) = (come - 1, true);
+                }
+            }
+        }
+        Some(action == RunNow || was_paused != self.is_paused)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    #[test]
+    fn a_timer_does_what_its_rules_say(
+        interval_ms in 20..400_u64,
+        pops in 1..8_u64,
+        actions in proptest::collection::vec((1..500_u64, 0..3_usize), 1..12),
+        is_spread in any::<bool>(),
+    ) {
+        let mut cluster = Cluster::new(1, true);
+        // A window of 0 changes nothing but the way in which the timer is stored.
+        let window_ms = is_spread.then_some(0);
+        let attributes = Attributes { window_ms, ..Attributes::default() };
+        let id = cluster.create_lasting(0, (interval_ms, interval_ms * pops), 1, &attributes);
+        let (is_paused, is_forced) = (false, false);
+        let mut expected = Expected { interval_ms, pops, done: 0, is_paused, is_forced };
+        let (mut seen, mut last) = (Vec::new(), None);
+        let mut pass = |cluster: &mut Cluster, expected: &mut Expected, until_ms: u64| {
+            for ms in cluster.passed_ms() + 1..=until_ms {
+                cluster.pass_to(ms);
+                seen.extend(expected.pop(ms));
+                let made: Vec<u64> = cluster.pops.iter().map(|pop| pop.2).collect();
+                prop_assert_eq!(&made, &seen, "at {} ms", ms);
+            }
+            Ok(())
+        };
+        let mut at_ms = 0;
+        for (gap_ms, action) in actions {
+            at_ms += gap_ms;
+            pass(&mut cluster, &mut expected, at_ms)?;
+            let action = TimerAction::ALL[action];
+            let answer = ask(&mut cluster, 0, id, action);
+            match expected.act(at_ms, action) {
+                None => prop_assert!(matches!(answer, Answer::Refused(_)), "{:?}", answer),
+                Some(is_changed) => {
+                    let made = version(&answer);
+                    prop_assert_eq!(last.is_none_or(|last| made > last), is_changed || last.is_none());
+                    last = Some(made);
+                }
+            }
+            cluster.audit();
+        }
+        if expected.is_paused {
+            ask(&mut cluster, 0, id, Resume);
+            expected.act(at_ms, Resume);
+        }
+        pass(&mut cluster, &mut expected, at_ms + interval_ms * (pops + 2))?;
+        prop_assert!(cluster.holders(id).is_empty());
+        cluster.audit();
+    }
 }

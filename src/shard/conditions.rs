@@ -390,6 +390,7 @@ impl Shard {
             None => refusal,
         })?;
         match (&asked.definition, is_live) {
+            _ if asked.action.is_some() => self.counters.acted += 1,
             (None, _) => self.counters.deletes += 1,
             (Some(_), true) => self.counters.updates += 1,
             (Some(_), false) => self.counters.creates += 1,

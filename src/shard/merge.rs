@@ -15,7 +15,7 @@ use crate::wire::peer_message::{
 };
 
 use super::Shard;
-use super::actions::{is_continued, joined};
+use super::actions::is_same_write;
 use super::effects::{Answer, Outbox, PeerTicket, Purpose, Refusal};
 use super::parts::peers::{FULL_MS, Teller};
 use super::records::{Outline, Placement, Record};
@@ -58,12 +58,6 @@ fn start_of(copy: &TimerCopy<'_>, teller: Teller, same: Option<&Record>) -> Tick
         true => held.start.min(told),
         false => held.start,
     })
-}
-
-/// Whether a copy is of the write that is held, or of an action that goes back to it.
-fn is_same_write(held: &Record, key: StateKey, copy: &TimerCopy<'_>) -> bool {
-    let is_continued = |body: CopyBody<'_>| is_continued(held, key.version, body.content);
-    held.version == key.version || copy.body.is_some_and(is_continued)
 }
 
 impl Shard {
@@ -314,20 +308,6 @@ impl Shard {
             self.tell_holders(slot, outbox);
         }
         if self.has_left_to_others(copy) { PeerResult::Otherwise } else { PeerResult::Held }
-    }
-
-    /// The key of a copy, with the pops that are known of it here.
-    #[inline]
-    fn with_known_pops(
-        &self,
-        key: StateKey,
-        copy: &TimerCopy<'_>,
-        held: Option<&Record>,
-    ) -> StateKey {
-        let (Some(body), Some(held)) = (copy.body, held) else { return key };
-        let (interval_ms, repeat_for_ms) = (copy.interval_ms, copy.repeat_for_ms);
-        let schedule = Schedule { start: held.start, interval_ms, repeat_for_ms };
-        joined(key, &schedule, body.content, held)
     }
 
     /// What a client's write is answered that loses against the state held. `None`: it wins.

@@ -67,7 +67,6 @@ fn waiting(outline: Outline) -> Waiting {
         is_create: false,
         tries: 1,
         is_decided: false,
-        is_action: false,
         is_identified: false,
         position: Position::default(),
     }

@@ -12,6 +12,8 @@ pub const PUBLIC_ID_BYTES_MAX: usize = 36;
 /// Most bytes of a path after its percent escapes are resolved: room for an id and a suffix. Bytes
 /// beyond it are ignored.
 const ESCAPED_PATH_BYTES_MAX: usize = 256;
+/// Bytes behind `/timers/` of a path with escapes that is not cut off. A longer path has no action.
+const BEHIND_TIMERS_MAX: usize = ESCAPED_PATH_BYTES_MAX - b"/timers/".len();
 /// Hex digits of an id and of a filter.
 const HEX_DIGITS: usize = 16;
 
@@ -160,10 +162,12 @@ fn unusual(text: &[u8], timer: Option<PublicId>) -> TimerPath {
     let is_named = |text: &[u8]| text.starts_with(b"by-name/");
     match TimerAction::split(text) {
         Some((timer, action)) if is_named(timer) => TimerPath::NamedAction(action),
-        Some((timer, action)) if !is_named(text) => match parse_id(timer) {
-            Some(timer) => TimerPath::Action(timer, action),
-            None => TimerPath::Unknown,
-        },
+        Some((timer, action)) if !is_named(text) && text.len() < BEHIND_TIMERS_MAX => {
+            match parse_id(timer) {
+                Some(timer) => TimerPath::Action(timer, action),
+                None => TimerPath::Unknown,
+            }
+        }
         _ if is_named(text) => TimerPath::Named,
         _ => timer.map_or(TimerPath::Unknown, TimerPath::Timer),
     }

@@ -47,6 +47,8 @@ fn a_paused_timer_waits_and_pops_at_once_when_it_is_resumed_too_late() {
         let path = node.create(&document("0.3", None, &sink.uri("/once"), "x"));
         let first = act(&node, &path, "pause");
         assert_eq!(act(&node, &path, "pause"), first, "nothing changes");
+        node.await_metric("chronos_timers_acted", 1.0);
+        node.await_metric("chronos_timers_paused", 1.0);
         let told = shown(&node, &path).expect("it is there");
         assert_eq!((&told["paused"], &told["timing"]["interval"]), (&true.into(), &0.3.into()));
         assert_eq!(node.request("GET", &path, "").header("ETag"), Some(&*first));
@@ -58,6 +60,7 @@ fn a_paused_timer_waits_and_pops_at_once_when_it_is_resumed_too_late() {
         assert_eq!(sink.wait_for(1)[0].sequence(), 1);
         assert!(began.elapsed() < Duration::from_secs(1), "at once");
         until("the end", || shown(&node, &path).is_none().then_some(()));
+        node.await_metric("chronos_timers_paused", 0.0);
         for action in ACTIONS {
             let ended = node.request("POST", &format!("{path}/{action}"), "");
             ended.assert_refusal(404, "no timer", action);

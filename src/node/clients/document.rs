@@ -9,8 +9,8 @@ use crate::shard::effects::TimerView;
 use crate::wire::attributes::{Attributes, CallbackMethod, CronTiming, RetryPolicy};
 use crate::wire::json::{string_bytes_max, write_number, write_signed, write_string};
 
-/// Appends a timer. Durations are shown in seconds. Returns whether its version is told: a name or a
-/// key made its id, or clients did something with it.
+/// Appends a timer. Durations are shown in seconds. Returns whether its version is told: a name or
+/// a key made its id, or clients did something with it.
 pub fn write_document(view: &TimerView, out: &mut Vec<u8>) -> bool {
     let attributes = Attributes::read(&view.attributes).unwrap_or_default();
     let opaque = String::from_utf8_lossy(&view.opaque);

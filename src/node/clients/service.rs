@@ -47,7 +47,7 @@ const CONTENT_BYTES_KEPT: usize = 64 << 10;
 /// The answer to what only clients ask for, where a node speaks TLS.
 pub(super) const NODES_ONLY: &str = "this is TLS between nodes (cluster.tls), for what nodes say \
     alone: clients ask without TLS here, or over TLS at [node] listen_tls";
-const NO_PATH: &str = "no such path; expected /timers, /timers/<id>, /timers/by-name/<name>, \
+pub(super) const NO_PATH: &str = "no such path; expected /timers, /timers/<id>, /timers/by-name/<name>, \
     /timers/count, /timestamps or /ping";
 /// The answer to a node that has not said who it is.
 const UPGRADE_FIRST: &str = "over TLS a node says who it is first: Upgrade: chronos-site/1";
@@ -260,20 +260,7 @@ impl Service {
                 None => return self.settle(Err((404, NO_PATH.into())), persistence, out),
             },
             (TimerPath::Action(..) | TimerPath::NamedAction(_), Method::Post) => {
-                match caller.addressed {
-                    // What was done with a timer has room like a timer.
-                    Some(Ok(_))
-                        if let Some(quota) = caller.quota
-                            && self.is_beyond_rate(now, quota, persistence, out) =>
-                    {
-                        return Served::Written;
-                    }
-                    Some(Ok(timer)) => timer.write(None),
-                    Some(Err(reason)) => {
-                        return self.settle(Err((400, reason.clone())), persistence, out);
-                    }
-                    None => return self.settle(Err((404, NO_PATH.into())), persistence, out),
-                }
+                return self.act((now, core), (from, caller), persistence, out);
             }
             (TimerPath::References, Method::Delete) => {
                 let forgotten = self.forget((now, core), (from, caller), body);
@@ -369,7 +356,7 @@ impl Service {
 
     /// Returns whether a write is beyond the rate of its token's name, and answers it then.
     #[inline(never)]
-    fn is_beyond_rate(
+    pub(super) fn is_beyond_rate(
         &mut self,
         now: Now,
         quota: &Quota,

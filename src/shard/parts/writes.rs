@@ -56,8 +56,8 @@ impl NewWrite<'_> {
         }
     }
 
-    /// Whether the answer tells the version: a name or a key made the id of the timer that the write
-    /// makes, or the write is an action.
+    /// Whether the answer tells the version: a name or a key made the id of the timer that the
+    /// write makes, or the write is an action.
     #[inline]
     pub fn is_identified(&self) -> bool {
         self.is_action

@@ -26,7 +26,7 @@ pub enum State {
     /// Waits in the wheel until the next rank tells of the pop, or until the pop is taken back. The
     /// pop failed here, or came too late.
     HandedOver,
-    /// A client has paused it. It is in no list and waits for a client; what clients asked before may
+    /// A client has paused it. It is in no list and waits for a client. A callback of before may
     /// still run.
     Paused,
     /// Deleted, or popped for the last time. Waits for its end, in the wheel.
@@ -69,8 +69,8 @@ pub struct Record {
 }
 
 /// Milliseconds in six bytes, without alignment: up to 2 200 years, of which a timer uses 100. The
-/// highest bits are marks: the timer is tallied (`super::tallies`), and its content says what clients
-/// did with it (`super::acted`).
+/// highest bits are marks: the timer is tallied (`super::tallies`), and its content says what
+/// clients did with it (`super::acted`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ms46([u16; 3]);
 
