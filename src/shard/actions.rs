@@ -26,6 +26,7 @@ use crate::wire::timer_action::TimerAction;
 use super::Shard;
 use super::effects::{Outbox, Refusal, Ticket};
 use super::parts::conditions::Asked;
+use super::parts::peers::Teller;
 use super::records::{Record, State};
 
 /// What clients did with a timer of this content.
@@ -144,6 +145,22 @@ impl Shard {
             self.tell_holders(slot, outbox);
         }
         is_news
+    }
+
+    /// Tells what is known of a copy beyond what it says.
+    pub(super) fn tell_more(
+        &mut self,
+        slot: Slot,
+        (key, told): (StateKey, &Standing),
+        teller: Teller,
+        outbox: &mut Outbox,
+    ) {
+        if key.version.0 != told.version {
+            // The teller knows the write by another version.
+            self.tell_back(slot, teller, outbox);
+        } else if key.sequence != told.sequence {
+            self.tell_holders(slot, outbox);
+        }
     }
 
     /// Tells all other holders how far a timer is.

@@ -346,7 +346,8 @@ proptest! {
                 None => prop_assert!(matches!(answer, Answer::Refused(_)), "{:?}", answer),
                 Some(is_changed) => {
                     let made = version(&answer);
-                    prop_assert_eq!(last.is_none_or(|last| made > last), is_changed || last.is_none());
+                    let is_new = last.is_none_or(|last| made > last);
+                    prop_assert_eq!(is_new, is_changed || last.is_none());
                     last = Some(made);
                 }
             }

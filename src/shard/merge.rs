@@ -301,11 +301,8 @@ impl Shard {
         if self.take_copy(now, teller, key, copy, held.as_ref(), outbox).is_err() {
             return self.refuse_for_room(now, copy.standing.id, outbox);
         }
-        if let Some(slot) = found.filter(|_| key.version.0 != copy.standing.version) {
-            // The teller knows the write by another version.
-            self.tell_back(slot, teller, outbox);
-        } else if let Some(slot) = found.filter(|_| key.sequence != copy.standing.sequence) {
-            self.tell_holders(slot, outbox);
+        if let Some(slot) = found {
+            self.tell_more(slot, (key, &copy.standing), teller, outbox);
         }
         if self.has_left_to_others(copy) { PeerResult::Otherwise } else { PeerResult::Held }
     }
@@ -781,7 +778,7 @@ impl Shard {
     }
 
     /// Tells a peer that it is behind.
-    fn tell_back(&mut self, slot: Slot, teller: Teller, outbox: &mut Outbox) {
+    pub(super) fn tell_back(&mut self, slot: Slot, teller: Teller, outbox: &mut Outbox) {
         if let Some(peer) = teller.peer
             && !self.peers.speaks_http(peer)
         {

@@ -2,22 +2,30 @@
 
 use crate::base::time::Now;
 use crate::shard::effects::Requester;
+use crate::wire::request_head::Method;
 
 use crate::core::Core;
-use crate::node::clients::answers::Persistence;
+use crate::node::clients::answers::write_not_allowed;
+use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::service::{Caller, NO_PATH, Served, Service};
 
 impl Service {
-    /// Takes a POST for an action. What was done with a timer has room like a timer, so it counts
+    /// Takes a request for an action. What was done with a timer has room like a timer, so it counts
     /// towards the rate of the token's name.
     #[cold]
     pub(super) fn act(
         &mut self,
         (now, core): (Now, &mut Core),
         (from, caller): (Requester, Caller<'_>),
-        persistence: Persistence,
+        line: &RequestLine,
         out: &mut Vec<u8>,
     ) -> Served {
+        let persistence = line.persistence;
+        if line.method != Method::Post {
+            self.bad += 1;
+            write_not_allowed(out, "POST", persistence);
+            return Served::Written;
+        }
         let timer = match caller.addressed {
             Some(Ok(timer)) => timer,
             Some(Err(reason)) => {

@@ -47,8 +47,8 @@ const CONTENT_BYTES_KEPT: usize = 64 << 10;
 /// The answer to what only clients ask for, where a node speaks TLS.
 pub(super) const NODES_ONLY: &str = "this is TLS between nodes (cluster.tls), for what nodes say \
     alone: clients ask without TLS here, or over TLS at [node] listen_tls";
-pub(super) const NO_PATH: &str = "no such path; expected /timers, /timers/<id>, /timers/by-name/<name>, \
-    /timers/count, /timestamps or /ping";
+pub(super) const NO_PATH: &str = "no such path; expected /timers, /timers/<id>, \
+    /timers/by-name/<name>, /timers/count, /timestamps or /ping";
 /// The answer to a node that has not said who it is.
 const UPGRADE_FIRST: &str = "over TLS a node says who it is first: Upgrade: chronos-site/1";
 /// The answer to a node that does not say of which site it is.
@@ -259,8 +259,8 @@ impl Service {
                 Some(Ok(timer)) => timer.write(None),
                 None => return self.settle(Err((404, NO_PATH.into())), persistence, out),
             },
-            (TimerPath::Action(..) | TimerPath::NamedAction(_), Method::Post) => {
-                return self.act((now, core), (from, caller), persistence, out);
+            (TimerPath::Action(..) | TimerPath::NamedAction(_), _) => {
+                return self.act((now, core), (from, caller), line, out);
             }
             (TimerPath::References, Method::Delete) => {
                 let forgotten = self.forget((now, core), (from, caller), body);
@@ -280,9 +280,7 @@ impl Service {
                 return self.settle(asked, persistence, out);
             }
             (TimerPath::Collection, _) => return self.not_allowed(out, "GET, POST", persistence),
-            (TimerPath::Bulk | TimerPath::Action(..) | TimerPath::NamedAction(_), _) => {
-                return self.not_allowed(out, "POST", persistence);
-            }
+            (TimerPath::Bulk, _) => return self.not_allowed(out, "POST", persistence),
             (TimerPath::Timer(_) | TimerPath::Named, _) => {
                 return self.not_allowed(out, "GET, PUT, DELETE", persistence);
             }
