@@ -10,8 +10,8 @@ use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::service::{Caller, NO_PATH, Served, Service};
 
 impl Service {
-    /// Takes a request for an action. What was done with a timer has room like a timer, so it counts
-    /// towards the rate of the token's name.
+    /// Takes a request for an action. What was done with a timer has room like a timer, so it
+    /// counts towards the rate of the token's name.
     #[cold]
     pub(super) fn act(
         &mut self,
