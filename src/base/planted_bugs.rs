@@ -162,6 +162,10 @@ pub enum Bug {
     LetterLeavesUncounted = 100,
     /// Dead letters are kept however many there are.
     LettersWithoutBound = 101,
+    /// The second holder of a timer does not know that it is paused.
+    PausedPopsAfterTakeover = 110,
+    /// A timer whose only pop came due while it was paused ends when it is resumed.
+    ResumeForgetsMissed = 111,
 }
 
 impl Bug {
@@ -199,7 +203,7 @@ impl Bug {
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.
-    pub const CLUSTER: [Bug; 22] = [
+    pub const CLUSTER: [Bug; 24] = [
         Bug::SkipOneReplica,
         Bug::DoNotTellReplicasOfPop,
         Bug::DropTombstonesAtRestart,
@@ -222,6 +226,8 @@ impl Bug {
         Bug::GivenUpLeavesNoLetter,
         Bug::VersionNotCompared,
         Bug::KeyMadeAgain,
+        Bug::PausedPopsAfterTakeover,
+        Bug::ResumeForgetsMissed,
     ];
 
     /// The bugs of the journal. The simulators with a disk must find each.

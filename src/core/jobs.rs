@@ -167,7 +167,8 @@ impl Jobs {
                     let begun = std::iter::from_fn(|| run.queue.pop()).take(count);
                     orders.extend(begun.map(|(target, version)| {
                         let condition = Condition::Version(version);
-                        let delete = Conditional { target, condition, definition: None };
+                        let delete =
+                            Conditional { target, condition, definition: None, action: None };
                         JobOrder::Delete(from, delete)
                     }));
                 }

@@ -72,7 +72,8 @@ impl World {
             due_in_ms: 1,
         };
         let timers = rest.iter().take(self.page_max).map(|timer| listed(timer)).collect();
-        ListPage { timers, cursor, incomplete: vec![], at: WallMs(0), bytes: 0 }
+        let (incomplete, at, bytes, letters, used, refused) = (vec![], WallMs(0), 0, None, 0, 0);
+        ListPage { timers, cursor, incomplete, at, bytes, letters, used, refused }
     }
 
     /// Takes one turn. `answer` says what becomes of a delete that its version allows.

@@ -135,6 +135,7 @@ impl Shard {
             refused: PeerSet::EMPTY,
             is_decided: false,
             gives_way: true,
+            is_action: false,
         };
         self.write(now, &new, &plan, outbox)?;
         let count = match is_parked {
@@ -259,6 +260,7 @@ impl Shard {
             refused: PeerSet::EMPTY,
             is_decided: false,
             gives_way: true,
+            is_action: false,
         };
         let answer = self.write(now, &new, &plan, outbox)?;
         match wanted {

@@ -55,6 +55,9 @@ impl Shard {
             {
                 Err(Refusal::Original)
             }
+            Request::Conditional(Conditional { action: Some(_), .. }) if self.has_originals() => {
+                Err(Refusal::Original)
+            }
             Request::Create(definition) => self.create(now, from, &definition, outbox),
             Request::Update(target, definition) => {
                 self.update(now, from, target, &definition, outbox)
@@ -206,6 +209,7 @@ impl Shard {
             refused: PeerSet::EMPTY,
             is_decided: false,
             gives_way: false,
+            is_action: false,
         };
         let answer = self.write(now, &new, plan, outbox)?;
         match held.filter(Record::is_live) {
@@ -248,6 +252,7 @@ impl Shard {
             refused: PeerSet::EMPTY,
             is_decided: false,
             gives_way: from.is_none(),
+            is_action: false,
         };
         if held.is_none() && plan.placement.own.is_some() && self.records.room(0).is_err() {
             // Other nodes stand in for this node.

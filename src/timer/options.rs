@@ -67,6 +67,8 @@ pub(super) fn admit_options(
         letter: None,
         replay: None,
         dead_letter_uri: options.dead_letter.and_then(|it| it.uri).map(letter_uri).transpose()?,
+        is_paused: false,
+        acted: None,
     };
     let mut encoded = Vec::new();
     attributes.write(&mut encoded);

@@ -50,7 +50,11 @@ const NAME: u8 = 10;
 const ONCE: u8 = 11;
 const DEAD_LETTER: u8 = 12;
 const REPLAY: u8 = 13;
+const PAUSED: u8 = 16;
 const DEAD_LETTER_URI: u8 = 17;
+const ACTED: u8 = 18;
+/// The last kind.
+const LAST: u8 = ACTED;
 
 /// Headers that a callback has of its own, or that mean something between two ends of a connection
 /// only (RFC 9110 section 7.6.1, RFC 2616 section 13.5.1, RFC 7540 section 3.2.1). In lower case.
@@ -246,6 +250,30 @@ impl<'a> CronTiming<'a> {
     }
 }
 
+/// What clients did with a timer since they wrote it ([`super::timer_action`]): each time it got a
+/// version, and its pops are numbered on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Acted {
+    /// The version of the write that all this goes back to.
+    pub root: u64,
+    /// When the last action was, in milliseconds after the timer's start.
+    pub at_ms: u64,
+    /// The pop that is due at that moment in place of its own time; 0: none.
+    pub pop: u64,
+}
+
+impl Acted {
+    fn write(&self, out: &mut Vec<u8>) {
+        [self.root, self.at_ms, self.pop].into_iter().for_each(|number| write_leb128(number, out));
+    }
+
+    fn read(mut value: &[u8]) -> Option<Self> {
+        let mut number = || read_leb128(&mut value);
+        let [root, at_ms, pop] = [number()?, number()?, number()?];
+        value.is_empty().then_some(Self { root, at_ms, pop })
+    }
+}
+
 /// The attributes of a timer, borrowed from its content, or to be encoded into it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Attributes<'a> {
@@ -280,6 +308,23 @@ pub struct Attributes<'a> {
     /// Where a pop that is given up goes, instead of being kept. While it is on its way there, the
     /// URI of the callback.
     pub dead_letter_uri: Option<&'a str>,
+    /// The timer does not pop until a client resumes it.
+    pub is_paused: bool,
+    /// What clients did with it since it was written.
+    pub acted: Option<Acted>,
+}
+
+/// Whether attributes say what clients did with a timer. Cost: a look at the kind of each.
+pub fn is_acted(mut attributes: &[u8]) -> bool {
+    while let Some((&kind, mut rest)) = attributes.split_first() {
+        if matches!(kind, PAUSED | ACTED) {
+            return true;
+        }
+        let length = read_leb128(&mut rest).and_then(|length| usize::try_from(length).ok());
+        let Some(behind) = length.and_then(|length| rest.get(length..)) else { return false };
+        attributes = behind;
+    }
+    false
 }
 
 /// Why bytes are no attributes.
@@ -339,6 +384,12 @@ impl<'a> Attributes<'a> {
         if let Some(uri) = self.dead_letter_uri {
             put(DEAD_LETTER_URI, &|value| value.extend_from_slice(uri.as_bytes()));
         }
+        if self.is_paused {
+            put(PAUSED, &|_| ());
+        }
+        if let Some(acted) = &self.acted {
+            put(ACTED, &|value| acted.write(value));
+        }
     }
 
     /// Reads attributes, and checks all that is known of them. Cost: one pass over the bytes.
@@ -387,7 +438,9 @@ impl<'a> Attributes<'a> {
             DEAD_LETTER => self.letter = Some(DeadLetter::read(value).ok_or(WRONG)?),
             REPLAY => self.replay = Some(Replay::read(value).ok_or(WRONG)?),
             DEAD_LETTER_URI => self.dead_letter_uri = Some(uri(value).ok_or(WRONG)?),
-            BINARY => return Err(WRONG),
+            PAUSED if value.is_empty() => self.is_paused = true,
+            ACTED => self.acted = Some(Acted::read(value).ok_or(WRONG)?),
+            1..=LAST => return Err(WRONG),
             _ => return Err(AttributesError("an attribute that this version does not know")),
         }
         Ok(())
@@ -535,6 +588,8 @@ mod tests {
             letter: Some(LETTER),
             replay: Some(Replay { count: 2, sequence: 7 }),
             dead_letter_uri: Some("https://letters.example/dead?a=b"),
+            is_paused: true,
+            acted: Some(Acted { root: u64::MAX, at_ms: 1_500, pop: 3 }),
         }
     }
 
@@ -591,7 +646,7 @@ mod tests {
 
     #[test]
     fn attributes_that_no_client_could_have_are_refused() {
-        let bad: [&[u8]; 18] = [
+        let bad: [&[u8]; 21] = [
             &[0, 0],
             &[9, 0],
             &[9, 6, 1, 0, 0, 0, 1, b'a'],
@@ -610,6 +665,9 @@ mod tests {
             &[10, 1, 0xff],
             &[11, 0],
             &[11, 1, 0],
+            &[16, 1, 0],
+            &[18, 2, 1, 1],
+            &[18, 4, 1, 1, 1, 1],
         ];
         for bytes in bad {
             assert!(Attributes::read(bytes).is_err(), "{bytes:?}");

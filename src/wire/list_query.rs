@@ -373,7 +373,7 @@ fn read_reason(text: &str) -> Result<GivenUp, ListQueryError> {
 }
 
 fn read_state(text: &str) -> Result<u8, ListQueryError> {
-    let what = "armed, ready, in-flight, backing-off, handed-over or dead-letter";
+    let what = "armed, ready, in-flight, backing-off, handed-over, paused or dead-letter";
     let state = ListedState::named(text).ok_or_else(|| expected("state", what, text))?;
     Ok(state.bit())
 }

@@ -62,7 +62,8 @@ fn bad_parameters_are_named() {
         ("tag=%ff", "tag: expected percent escapes of UTF-8 text, got %ff"),
         (
             "state=asleep",
-            "state: expected armed, ready, in-flight, backing-off, handed-over or dead-letter",
+            "state: expected armed, ready, in-flight, backing-off, handed-over, paused or \
+             dead-letter",
         ),
         ("state=Armed", "state: expected armed"),
         ("due-before=soon", "due-before: expected seconds from now (0 to 3162240000), a duration"),

@@ -84,18 +84,21 @@ pub enum ListedState {
     BackingOff = 3,
     /// Its pop is left to another rank.
     HandedOver = 4,
+    /// A client has paused it.
+    Paused = 5,
     /// It is a dead letter: its pop was given up.
-    Parked = 5,
+    Parked = 6,
 }
 
 impl ListedState {
     /// All states, by their numbers.
-    pub const ALL: [ListedState; 6] = [
+    pub const ALL: [ListedState; 7] = [
         Self::Armed,
         Self::Ready,
         Self::InFlight,
         Self::BackingOff,
         Self::HandedOver,
+        Self::Paused,
         Self::Parked,
     ];
 
@@ -108,6 +111,7 @@ impl ListedState {
             Self::BackingOff => "backing-off",
             Self::HandedOver => "handed-over",
             Self::Parked => "dead-letter",
+            Self::Paused => "paused",
         }
     }
 
@@ -123,7 +127,7 @@ impl ListedState {
 }
 
 /// Every state of a timer that is to pop, as bits.
-pub const STATES_ALL: u8 = 0b1_1111;
+pub const STATES_ALL: u8 = 0b11_1111;
 /// Every state, that of dead letters among them, as bits.
 const STATES_KNOWN: u8 = STATES_ALL | ListedState::Parked.bit();
 

@@ -8,6 +8,7 @@ mod calendar;
 mod bulk;
 mod callbacks;
 mod contract;
+mod control;
 mod dead_letters;
 mod dead_letters_beside;
 mod deadlines;

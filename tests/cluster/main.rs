@@ -25,6 +25,7 @@ mod abc;
 mod bulk;
 mod cables;
 mod calendar;
+mod controls;
 mod dead_letters;
 mod deaths;
 mod destinations;
@@ -58,6 +59,7 @@ const STORIES: &[&[Story]] = &[
     splits::STORIES,
     names::STORIES,
     calendar::STORIES,
+    controls::STORIES,
     scaling::STORIES,
     deaths::STORIES,
     destinations::STORIES,

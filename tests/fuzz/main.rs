@@ -349,6 +349,8 @@ fn timer_id() {
             b"/timers/by-name/a%2Fb",
             b"/dead-letters/0004d9f548100000-2-00000000000000ff/replay",
             b"/dead-letters/replay",
+            b"/timers/by-name/a%2Fb/pause",
+            b"/timers/687ebc01f9400001-2-0000801000840080/run-now",
             b"/ping",
         ],
         &[

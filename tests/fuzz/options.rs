@@ -1,6 +1,6 @@
 //! Inputs of the targets in `option_targets.rs`.
 
-use chronos::wire::attributes::{Attributes, CallbackMethod, CronTiming, RetryPolicy};
+use chronos::wire::attributes::{Acted, Attributes, CallbackMethod, CronTiming, RetryPolicy};
 use chronos::wire::dead_letter::{DeadLetter, Failure, GivenUp, Replay};
 
 use super::{fuzz, option_targets};
@@ -105,6 +105,8 @@ fn attributes() {
         }),
         replay: Some(Replay { count: 2, sequence: 3 }),
         dead_letter_uri: Some("https://letters.example/dead?a"),
+        is_paused: true,
+        acted: Some(Acted { root: 1 << 63, at_ms: 1 << 40, pop: 3 }),
     };
     let few = Attributes { window_ms: Some(1), ..Attributes::default() };
     let written = |attributes: &Attributes<'_>| {

@@ -17,6 +17,7 @@ mod sink;
 mod away;
 mod backups;
 mod clocks;
+mod controls;
 mod damage;
 mod destinations;
 mod dead_letters;
@@ -37,6 +38,7 @@ const STORIES: &[&[Story]] = &[
     damage::STORIES,
     missed::STORIES,
     names::STORIES,
+    controls::STORIES,
     clocks::STORIES,
     restarts::STORIES,
     options::STORIES,

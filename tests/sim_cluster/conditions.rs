@@ -161,7 +161,8 @@ impl World {
                 let read = id.and_then(|id| self.model.versions.read.get(&id));
                 read.map(|version| Some(Condition::Version(*version))).ok_or(NothingRead)
             }
-            Kind::Create(_) | Kind::Update(..) | Kind::Delete(_) | Kind::Read(_) => Ok(None),
+            Kind::Create(_) | Kind::Update(..) | Kind::Delete(_) => Ok(None),
+            Kind::Read(_) | Kind::Act(..) => Ok(None),
         }
     }
 

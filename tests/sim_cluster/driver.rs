@@ -13,7 +13,7 @@ use chronos::core::peers::actions::{InboundId, PeerAction};
 use chronos::core::peers::hello::{Connected, Hello, HelloRefusal};
 use chronos::core::turn::{Driver, turn};
 use chronos::shard::effects::{
-    Attempt, CallbackOutcome, Conditional, Dialect, Reply, Request, Requester,
+    Attempt, CallbackOutcome, Condition, Conditional, Dialect, Reply, Request, Requester,
     Target as TimerTarget, Ticket,
 };
 use chronos::timer::definition::{Definition, encode_with_attributes, with_owner};
@@ -199,6 +199,11 @@ impl CoreDriver {
             factor: ask.factor,
             filter: ask.filter,
         };
+        if let Some(action) = ask.action {
+            let (condition, definition, action) = (Condition::Present, None, Some(action));
+            let asked = Conditional { target, condition, definition, action };
+            return self.core.request(self.now, from, Request::Conditional(asked));
+        }
         let Some(wish) = ask.wish else {
             let request = if ask.is_read { Request::Read(target) } else { Request::Delete(target) };
             return self.core.request(self.now, from, request);
@@ -220,7 +225,8 @@ impl CoreDriver {
             (None, _) => Request::Create(definition),
             (Some(_), Some(condition)) => {
                 let definition = Some(definition);
-                Request::Conditional(Conditional { target, condition, definition })
+                let action = None;
+                Request::Conditional(Conditional { target, condition, definition, action })
             }
             (Some(_), None) => Request::Update(target, definition),
         };

@@ -57,10 +57,12 @@ pub enum Rarity {
     Matches = 25,
     /// Clients create timers with idempotency keys (see `conditions.rs`).
     Keys = 26,
+    /// Clients pause timers, resume them and run them (see `holds.rs`).
+    Holds = 27,
 }
 
 impl Rarity {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::OldFiles,
         Self::Twins,
         Self::LateStarts,
@@ -77,6 +79,7 @@ impl Rarity {
         Self::Claims,
         Self::Matches,
         Self::Keys,
+        Self::Holds,
     ];
 }
 
@@ -93,7 +96,10 @@ impl Rarities {
         let is_drawn = |kind: &Rarity| {
             let percent = match (kind, trouble) {
                 (Rarity::LongIntervals, Trouble::Plot) => PERCENT_OF_SOME,
-                (Rarity::Claims | Rarity::Matches | Rarity::Keys, Trouble::None) => PERCENT_OF_SOME,
+                (
+                    Rarity::Claims | Rarity::Matches | Rarity::Keys | Rarity::Holds,
+                    Trouble::None,
+                ) => PERCENT_OF_SOME,
                 (Rarity::Keys, Trouble::OneAtATime) if !has_operator => 2 * PERCENT,
                 (Rarity::Keys | Rarity::Matches, _) => 0,
                 (Rarity::LongIntervals, _) | (_, Trouble::Plot) => 0,
@@ -103,7 +109,7 @@ impl Rarities {
                 // Beside other faults and changes copies may stay with several stand-ins.
                 (Rarity::NoRoom, Trouble::Storm) => 0,
                 (Rarity::NoRoom, _) if has_operator => 0,
-                (Rarity::Policies, _) => 2 * PERCENT,
+                (Rarity::Policies | Rarity::Holds, _) => 2 * PERCENT,
                 (Rarity::NoRoom | Rarity::WrongClock, _) => PERCENT,
                 (Rarity::Rules, Trouble::None) if !has_operator => RULES_PERCENT,
                 (Rarity::Rules, _) => 0,
@@ -155,7 +161,7 @@ pub fn rare_faults(options: &Options, made: &mut Vec<(u64, Fault)>) {
             Rarity::Rules => rules::orders(draw, options, made),
             // The plots and the limits of the node make these.
             Rarity::LongIntervals | Rarity::Pauses | Rarity::NoRoom => {}
-            Rarity::Claims | Rarity::Matches | Rarity::Keys => {}
+            Rarity::Claims | Rarity::Matches | Rarity::Keys | Rarity::Holds => {}
         }
     }
 }

@@ -2,6 +2,7 @@
 //! get.
 
 use chronos::shard::effects::{Answer, Condition, Refusal, Reply};
+use chronos::wire::timer_action::TimerAction;
 
 use super::conditions::NothingRead;
 use super::driver::Input;
@@ -27,6 +28,8 @@ pub struct Ask {
     pub is_read: bool,
     /// What must be so for the write to be made.
     pub condition: Option<Condition>,
+    /// What is done with the timer.
+    pub action: Option<TimerAction>,
 }
 
 impl Ask {
@@ -81,6 +84,7 @@ impl World {
                 wish: None,
                 is_read: true,
                 condition: None,
+                action: None,
             };
             let (at_ns, patience_ms) = (self.now_ns, 0);
             let kind = Kind::Read(Target::Chosen(id));
@@ -108,7 +112,7 @@ impl World {
             | Kind::Claim(target, wish)
             | Kind::Match(target, wish)
             | Kind::Once(target, wish) => (Some(target), Some(wish), false),
-            Kind::Delete(target) => (Some(target), None, false),
+            Kind::Delete(target) | Kind::Act(target, _) => (Some(target), None, false),
             Kind::Read(target) => (Some(target), None, true),
         };
         let mut known = (None, None, None);
@@ -136,14 +140,20 @@ impl World {
             Ok(condition) => condition,
             Err(NothingRead) => return,
         };
+        let action = match operation.kind {
+            Kind::Act(_, action) => Some(action),
+            _ => None,
+        };
         let write = self.write_of(name, id, condition);
-        let ask = Ask { name, write, id, factor, filter, wish, is_read, condition };
+        let ask = Ask { name, write, id, factor, filter, wish, is_read, condition, action };
         self.trace.add(
             self.now_ns,
             "ask",
             [name as u64, id.unwrap_or(0), at_node as u64, tried as u64],
         );
-        if !is_read && write == name {
+        if let (Some(action), Some(id)) = (action, id) {
+            self.model.acts(name, id, action, self.now_ns);
+        } else if !is_read && write == name {
             let write = Write::new(name, wish, self.now_ns, self.members_min());
             self.model.asked(id, write);
         }
@@ -171,6 +181,7 @@ impl World {
         if !self.nodes[node].takes_requests() {
             // No process listens there, so the request has had no effect.
             self.had_no_effect(ask);
+            self.model.acted(ask.name, self.now_ns, Closed::NoEffect);
             return self.try_next(name);
         }
         let shards = self.options.shards[node];
@@ -217,6 +228,12 @@ impl World {
         let numbers = [name as u64, place.node as u64, answer_number(&reply.answer), 0];
         self.trace.add(self.now_ns, "answer", numbers);
         match &reply.answer {
+            answer if ask.action.is_some() => {
+                if let Answer::Refused(refusal) = answer {
+                    *self.refusals.entry(format!("{refusal:?}")).or_insert(0) += 1;
+                }
+                self.action_answered(name, answer)?;
+            }
             Answer::Done { id, factor, filter } => {
                 self.is_made(ask, (id.0, *factor, *filter), place)?;
                 if !is_lost && ask.id.is_none() {
@@ -313,7 +330,7 @@ impl World {
 }
 
 /// Whether a write that is refused may be in force all the same: some replicas may have it.
-fn leaves_open(refusal: Refusal) -> bool {
+pub fn leaves_open(refusal: Refusal) -> bool {
     matches!(
         refusal,
         Refusal::NoReplica

@@ -3,12 +3,14 @@
 
 use chronos::base::destinations::Rule;
 use chronos::wire::attributes::RetryPolicy;
+use chronos::wire::timer_action::TimerAction;
 use kit::simulator::callback_world::Behaviour;
 use kit::simulator::random::{Purpose, Stream};
 
 use super::claims::claims;
 use super::conditions::{keys, matches};
 use super::disks::{all_at_once, long_absence};
+use super::holds::holds;
 use super::options::{Options, Trouble};
 use super::pauses::pauses;
 use super::policies::with_policies;
@@ -54,6 +56,8 @@ pub enum Kind {
     /// A create with an idempotency key, which makes the id.
     Once(Target, Wish),
     Delete(Target),
+    /// Something that is done with the timer that is there.
+    Act(Target, TimerAction),
     Read(Target),
 }
 
@@ -244,6 +248,9 @@ impl Story {
         }
         matches(&mut story);
         keys(&mut story);
+        if story.options.rarities.kinds.contains(&Rarity::Holds) {
+            holds(&mut story);
+        }
         long_absence(&mut story);
         all_at_once(&mut story);
         with_policies(&mut story);

@@ -10,7 +10,8 @@ use crate::wire::attributes::{Attributes, CallbackMethod, CronTiming, RetryPolic
 use crate::wire::dead_letter::DeadLetter;
 use crate::wire::json::{string_bytes_max, write_number, write_signed, write_string};
 
-/// Appends a timer. Durations are shown in seconds. Returns whether a name or a key made its id.
+/// Appends a timer. Durations are shown in seconds. Returns whether its version is told: a name or
+/// a key made its id, or clients did something with it.
 pub fn write_document(view: &TimerView, out: &mut Vec<u8>) -> bool {
     let attributes = Attributes::read(&view.attributes).unwrap_or_default();
     let opaque = String::from_utf8_lossy(&view.opaque);
@@ -39,6 +40,9 @@ pub fn write_document(view: &TimerView, out: &mut Vec<u8>) -> bool {
     if let Some(name) = attributes.name {
         out.extend_from_slice(b",\"name\":");
         write_string(name, out);
+    }
+    if attributes.is_paused {
+        out.extend_from_slice(b",\"paused\":true");
     }
     out.extend_from_slice(b",\"reliability\":{\"replication-factor\":");
     write_number(view.factor.into(), out);
@@ -73,7 +77,7 @@ pub fn write_document(view: &TimerView, out: &mut Vec<u8>) -> bool {
         write_seconds(window_ms, out);
     }
     out.extend_from_slice(b"}}");
-    attributes.name.is_some() || attributes.once.is_some()
+    attributes.name.is_some() || attributes.once.is_some() || attributes.acted.is_some()
 }
 
 /// Appends the members of `callback` beside `http`.
@@ -285,6 +289,8 @@ mod tests {
             letter: None,
             replay: Some(Replay { count: 3, sequence: 1 }),
             dead_letter_uri: Some("http://letters/"),
+            is_paused: true,
+            acted: None,
         };
         let mut encoded = Vec::new();
         attributes.write(&mut encoded);
@@ -309,7 +315,7 @@ mod tests {
             r#""content-type":"image/png","headers":{"X-A":"b \"c\"","X-D":"e"}},"#,
             r#""retry":{"max-attempts":8,"max-age":86400,"initial":1,"multiplier":1.5,"#,
             r#""max":3600,"jitter":0.2},"timeout":15,"dead-letter":{"uri":"http://letters/"}},"#,
-            r#""replays":3,"name":"a \"b\"","reliability":{"replication-factor":2},"#,
+            r#""replays":3,"name":"a \"b\"","paused":true,"reliability":{"replication-factor":2},"#,
             r#""statistics":{"tag-info":[]},"timing":{"at":"2027-01-15T08:00:00.25Z","#,
             r#""sequence-number":0,"start-time-delta":-20,"window":300}}"#,
         );

@@ -44,6 +44,7 @@ impl RequestLine {
             TimerPath::DeadLetters | TimerPath::DeadLetter(_) => false,
             TimerPath::Replays | TimerPath::Replay(_) => false,
             TimerPath::Jobs | TimerPath::Job(_) => false,
+            TimerPath::Action(..) | TimerPath::NamedAction(_) => false,
         }
     }
 
@@ -56,6 +57,7 @@ impl RequestLine {
             TimerPath::References => "DELETE",
             TimerPath::Count | TimerPath::Jobs | TimerPath::Ping | TimerPath::Unknown => "GET",
             TimerPath::Bulk | TimerPath::Timestamps => "POST",
+            TimerPath::Action(..) | TimerPath::NamedAction(_) => "POST",
             TimerPath::Replays | TimerPath::Replay(_) => "POST",
         }
     }

@@ -50,8 +50,8 @@ const CONTENT_BYTES_KEPT: usize = 64 << 10;
 /// The answer to what only clients ask for, where a node speaks TLS.
 pub(super) const NODES_ONLY: &str = "this is TLS between nodes (cluster.tls), for what nodes say \
     alone: clients ask without TLS here, or over TLS at [node] listen_tls";
-const NO_PATH: &str = "no such path; expected /timers, /timers/<id>, /timers/by-name/<name>, \
-    /timers/count, /dead-letters, /jobs, /timestamps or /ping";
+pub(super) const NO_PATH: &str = "no such path; expected /timers, /timers/<id>, \
+    /timers/by-name/<name>, /timers/count, /dead-letters, /jobs, /timestamps or /ping";
 /// The answer to a node that has not said who it is.
 const UPGRADE_FIRST: &str = "over TLS a node says who it is first: Upgrade: chronos-site/1";
 /// The answer to a node that does not say of which site it is.
@@ -270,6 +270,9 @@ impl Service {
             }
             (TimerPath::Replay(named), Method::Post) => {
                 Request::Letter(target_of(named), LetterUse::Replay)
+            }
+            (TimerPath::Action(..) | TimerPath::NamedAction(_), _) => {
+                return self.act((now, core), (from, caller), line, out);
             }
             (TimerPath::References, Method::Delete) => {
                 let forgotten = self.forget((now, core), (from, caller), body);

@@ -61,7 +61,9 @@ impl Role {
                 | TimerPath::Timestamps
                 | TimerPath::References
                 | TimerPath::Replays
-                | TimerPath::Replay(_) => false,
+                | TimerPath::Replay(_)
+                | TimerPath::Action(..)
+                | TimerPath::NamedAction(_) => false,
                 TimerPath::Ping | TimerPath::Unknown => true,
             },
         }

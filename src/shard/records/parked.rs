@@ -1,24 +1,14 @@
 //! Which records are dead letters, and how they are counted.
 
 use super::letters::{Age, Letters};
-use super::{Record, Records, State};
+use super::{Record, Records};
 use crate::base::ids::Slot;
-use crate::timer::definition::{Content, has_attributes};
+use crate::timer::definition::Content;
 
 impl Records {
     /// The dead letters.
     pub fn letters(&self) -> &Letters {
         &self.letters
-    }
-
-    /// The state in which a record with this content begins. Cost for a timer without attributes: a
-    /// comparison of bytes that were written a moment ago.
-    #[inline]
-    pub(super) fn first_state(content: &[u8]) -> State {
-        match has_attributes(content) && Content::decode(content).is_parked() {
-            true => State::Parked,
-            false => State::Armed,
-        }
     }
 
     fn age_of(&self, record: &Record) -> (Age, u64) {
