@@ -250,6 +250,9 @@ impl World {
             Refusal::CoreBusy => asker.limits_met().mesh,
             Refusal::IdsExhausted
             | Refusal::ListsFull
+            | Refusal::ListsOfNameFull
+            | Refusal::JobsFull
+            | Refusal::JobsOfNameFull
             | Refusal::HasLeft
             | Refusal::Joining
             | Refusal::NoReplica
