@@ -288,7 +288,6 @@ fn reasons_of_errors_are_said_by_the_program() {
         Refusal::ListsFull,
         Refusal::ListsOfNameFull,
         Refusal::JobsFull,
-        Refusal::JobsOfNameFull,
         Refusal::CoreBusy,
     ];
     for refusal in refusals {
