@@ -286,6 +286,8 @@ fn reasons_of_errors_are_said_by_the_program() {
         Refusal::HasLeft,
         Refusal::Joining,
         Refusal::ListsFull,
+        Refusal::ListsOfNameFull,
+        Refusal::JobsFull,
         Refusal::CoreBusy,
     ];
     for refusal in refusals {
