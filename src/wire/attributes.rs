@@ -381,11 +381,11 @@ impl<'a> Attributes<'a> {
         if let Some(replay) = &self.replay {
             put(REPLAY, &|value| replay.write(value));
         }
-        if let Some(uri) = self.dead_letter_uri {
-            put(DEAD_LETTER_URI, &|value| value.extend_from_slice(uri.as_bytes()));
-        }
         if self.is_paused {
             put(PAUSED, &|_| ());
+        }
+        if let Some(uri) = self.dead_letter_uri {
+            put(DEAD_LETTER_URI, &|value| value.extend_from_slice(uri.as_bytes()));
         }
         if let Some(acted) = &self.acted {
             put(ACTED, &|value| acted.write(value));
