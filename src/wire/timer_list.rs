@@ -7,8 +7,8 @@
 //! ```text
 //! ask   kind u8 = 1, walk u64, from u64, limit v, filter
 //! filter  states u8, which u8 (1: tag, 2: host, 4: due after, 8: due before, 16: name prefix, 32:
-//!       reason), then tag, host, name prefix: length v and text each; due after, due before: wall ms
-//!       v each; reason u8
+//!       reason), then tag, host, name prefix: length v and text each; due after, due before: wall
+//!       ms v each; reason u8
 //! part  flags u8 (1: done, 2: starved), shards u16, departures u32, until u64, then each timer:
 //!       state u8 (+ 128: of the first rank), due v (ms from now; zigzag), copy
 //! ```

@@ -1,13 +1,16 @@
 //! Stories of pauses: nodes stop, die, freeze and come back, one at a time or some at once. Just
 //! then clients write what they wrote before: deletes, updates, and ids that existed. Timers come
-//! due around each return. Nothing else is wrong, so that little is excused.
+//! due around each return. Nothing else is wrong, so that little is excused. And what pauses may double.
 
+use chronos::shard::effects::CallbackOutcome;
 use kit::simulator::random::{Purpose, Stream};
 
+use super::disturbances::RECOVERY_NS;
+use super::model::{Attempted, Checked, MS, Model, Write, broken};
+use super::network::CoreAt;
 use super::options::Options;
 use super::story_plan::{Death, Fault, Kind, Operation, Story, Target, Wish};
 
-const MS: u64 = 1_000_000;
 /// How many timers are written around each pause.
 const TIMERS: u64 = 8;
 
@@ -99,5 +102,46 @@ fn write_around(
             }
             _ => {}
         }
+    }
+}
+
+impl Model {
+    /// Checks that nodes that stop, are killed or come back double no pop.
+    ///
+    /// - A pop that was under way as its node died may be doubled.
+    /// - A node that froze doubles no pop once it has told the others of it.
+    pub fn is_no_double_of_a_pause(
+        &self,
+        write: &Write,
+        (place, now_ns): (CoreAt, u64),
+        others: &[Attempted],
+        text: &impl Fn() -> String,
+    ) -> Checked {
+        let wish = write.wish.expect("a pop has one");
+        let from_ns = now_ns.saturating_sub(RECOVERY_NS + wish.interval_ms * MS);
+        if !self.has_only_pauses(from_ns, now_ns)
+            || !self.host_is_well(wish.host, from_ns, now_ns)
+            || write.acknowledged_ns().is_none_or(|done_ns| done_ns + self.talk_ns > now_ns)
+            || self.may_be_unknown(write, now_ns)
+            || self.may_return(write, write.sent_ns, now_ns)
+            || self.may_be_damaged(write)
+            || self.acknowledges_first
+            || self.crowded_from.is_some()
+        {
+            return Ok(());
+        }
+        let is_told = |other: &Attempted| {
+            let told_ns = match other.told {
+                Some((told_ns, CallbackOutcome::Delivered)) => told_ns,
+                _ => return false,
+            };
+            let is_own = (other.place.node, other.place.life) == (place.node, place.life);
+            // A node that froze meanwhile hears of the pop, or can ask, when it is back.
+            let heard_ns = self.disturbances.well_again_ns(place.node, told_ns);
+            let heard_ns = heard_ns.saturating_add(self.talk_ns);
+            let was_able = self.disturbances.is_well(other.place.node, told_ns, heard_ns);
+            is_own || was_able && heard_ns < now_ns
+        };
+        if others.iter().any(is_told) { broken("T3 pause", text()) } else { Ok(()) }
     }
 }

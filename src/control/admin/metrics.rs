@@ -1,4 +1,4 @@
-//! `/metrics` in the OpenMetrics text format ([`super::metrics_text`] makes the older format of it).
+//! `/metrics` in the OpenMetrics text format, of which [`super::metrics_text`] makes the older one.
 //! Names, kinds and help texts come from the one list of meters. Names end in base units (seconds,
 //! bytes) as Prometheus asks, so `_ms`, `_us` and `_ns` meters are converted. What each process has
 //! stands under the names that all Prometheus clients give it.

@@ -1,5 +1,5 @@
-//! Lists and numbers of timers, jobs, and dead letters, for operators: as holders of tokens get them
-//! on the clients' port. A core puts each answer together; its JSON is written here, off the cores.
+//! Lists and numbers of timers, jobs, dead letters, for operators: as holders of tokens get them on
+//! the clients' port. A core puts each answer together; its JSON is written here, off the cores.
 
 use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_TYPE, LOCATION};

@@ -1,5 +1,5 @@
-//! Tells in the log which members and sites stop answering, and which answer again: at a failure the
-//! log is where an operator looks first.
+//! Tells in the log which members and sites stop answering, and which answer again: at a failure
+//! the log is where an operator looks first.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

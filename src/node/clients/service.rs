@@ -262,11 +262,10 @@ impl Service {
                 Some(Ok(timer)) => timer.write(None),
                 None => return self.settle(Err((404, NO_PATH.into())), persistence, out),
             },
-            (TimerPath::DeadLetter(named), Method::Get) => {
-                Request::Letter(target_of(named), LetterUse::Show)
-            }
-            (TimerPath::DeadLetter(named), Method::Delete) => {
-                Request::Letter(target_of(named), LetterUse::Delete)
+            (TimerPath::DeadLetter(named), Method::Get | Method::Delete) => {
+                let is_read = line.method == Method::Get;
+                let wanted = if is_read { LetterUse::Show } else { LetterUse::Delete };
+                Request::Letter(target_of(named), wanted)
             }
             (TimerPath::Replay(named), Method::Post) => {
                 Request::Letter(target_of(named), LetterUse::Replay)

@@ -3,7 +3,7 @@
 //! ```text
 //! DATA/lock                          locked while a node or a tool uses the directory
 //! DATA/node.toml                     whose directory it is (`identity`)
-//! DATA/destinations                  what operators ordered for destinations (`control::destinations`)
+//! DATA/destinations                  what operators ordered (`control::destinations`)
 //! DATA/incomplete                    it is a backup: it lacks what was acknowledged since
 //! DATA/0001-2/                       generation 1: the journals of 2 shards
 //! DATA/0001-2/0/0000000000000001.segment    shard 0, segment 1, in hex digits
