@@ -154,6 +154,8 @@ pub enum Bug {
     LetterLeavesUncounted = 96,
     /// Dead letters are kept however many there are.
     LettersWithoutBound = 97,
+    /// No delivered pop is reported.
+    SuccessUnreported = 104,
 }
 
 impl Bug {
@@ -165,7 +167,7 @@ impl Bug {
     }
 
     /// The bugs that the simulator of one node must find.
-    pub const ONE_NODE: [Bug; 19] = [
+    pub const ONE_NODE: [Bug; 20] = [
         Bug::DrainOneTooFew,
         Bug::FileTwoAhead,
         Bug::RepeatForOffByOne,
@@ -185,6 +187,7 @@ impl Bug {
         Bug::GivenUpLeavesNoLetter,
         Bug::LetterLeavesUncounted,
         Bug::LettersWithoutBound,
+        Bug::SuccessUnreported,
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.
