@@ -135,6 +135,8 @@ impl Shard {
         let sequence = record.sequence + 1 + done;
         let sequence = attributes.replay.map_or(sequence, |replay| replay.sequence);
         let is_delivered = end == PopEnd::Delivered;
+        // Failures before are counted already.
+        let is_answered = is_delivered || end == PopEnd::Gone;
         let status = self.said.status((record.id, record.version, record.sequence + 1));
         let status = status.filter(|status| (200..300).contains(status) == is_delivered);
         let placement = self.records.placement_of(record);
@@ -154,7 +156,7 @@ impl Shard {
             name: attributes.name,
             sequence,
             due: WallMs(due_ms),
-            attempts: u16::from(record.attempts) + u16::from(is_delivered),
+            attempts: u16::from(record.attempts) + u16::from(is_answered),
             status,
             reason: match end {
                 PopEnd::Delivered => None,

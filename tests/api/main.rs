@@ -22,6 +22,7 @@ mod lists;
 mod memory;
 mod options;
 mod problems;
+mod reports;
 mod names;
 mod semantics;
 mod signatures;

@@ -25,6 +25,7 @@ mod abc;
 mod bulk;
 mod cables;
 mod dead_letters;
+mod reports;
 mod deaths;
 mod destinations;
 mod hostile;
@@ -62,6 +63,7 @@ const STORIES: &[&[Story]] = &[
     secrets::STORIES,
     lists::STORIES,
     dead_letters::STORIES,
+    reports::STORIES,
     signatures::STORIES,
     token_limits::STORIES,
     sites::STORIES,

@@ -20,6 +20,7 @@ mod clocks;
 mod damage;
 mod destinations;
 mod dead_letters;
+mod reports;
 mod disks;
 mod growth;
 mod kills;
@@ -42,6 +43,7 @@ const STORIES: &[&[Story]] = &[
     options::STORIES,
     destinations::STORIES,
     dead_letters::STORIES,
+    reports::STORIES,
     backups::STORIES,
 ];
 
