@@ -51,6 +51,7 @@ fn survives_a_kill() {
     node.start();
     until("all reports", PATIENCE, || (taken.load(SeqCst) == 3).then_some(()));
     node.await_metric("chronos_timers", |timers| timers == 1);
+    node.await_metric("chronos_journal_lag", |lag| lag == 0);
     node.kill();
     node.start();
     node.await_metric("chronos_dead_letters", |letters| letters == 1);
