@@ -15,6 +15,7 @@ use kit::simulator::random::{Purpose, Stream};
 
 use super::invariants::Begun;
 use super::model::{Checked, Write, broken};
+use super::reports::URI;
 
 /// The members of a wish that the original does not have.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,6 +26,8 @@ pub struct Extras {
     pub has_time: bool,
     /// The time that it said, in ms since 1970.
     pub at_ms: Option<u64>,
+    /// Whether pops that are delivered are reported.
+    pub has_reports: bool,
 }
 
 impl Extras {
@@ -46,6 +49,7 @@ impl Extras {
             window_ms: draw.chance(40).then(|| draw.pick(&[0, 1, 50, 700, 4_000])),
             has_time: draw.chance(15),
             at_ms: None,
+            has_reports: false,
         }
     }
 
@@ -54,6 +58,7 @@ impl Extras {
             retry: self.policy,
             window_ms: self.window_ms,
             at_ms: self.at_ms,
+            on_success: self.has_reports.then_some(URI),
             ..Attributes::default()
         };
         let mut encoded = Vec::new();
