@@ -81,6 +81,15 @@ pub const fn mix(mut bits: u64) -> u64 {
     bits ^ (bits >> 33)
 }
 
+/// The bits that [`mix`] makes these of.
+pub const fn unmix(mut bits: u64) -> u64 {
+    bits ^= bits >> 33;
+    bits = bits.wrapping_mul(0x9cb4_b2f8_1293_37db);
+    bits ^= bits >> 33;
+    bits = bits.wrapping_mul(0x4f74_430c_22a5_4005);
+    bits ^ (bits >> 33)
+}
+
 /// Ten bits in ids and versions that tell the nodes of all deployments apart: `instance_id`
 /// (0..=127) and `deployment_id` (0..=7).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -229,6 +238,14 @@ mod tests {
         assert!(one.contains(PeerIndex(127)) && !one.contains(PeerIndex(126)));
         assert!(one.iter().map(|peer| peer.0).eq([0, 5, 127]));
         assert_eq!(PeerIndex(7).index(), 7);
+    }
+
+    #[test]
+    fn what_is_mixed_is_unmixed() {
+        for bits in (0..64).map(|bit| 1 << bit).chain(0..1_000).chain([u64::MAX]) {
+            assert_eq!(unmix(mix(bits)), bits);
+            assert_eq!(mix(unmix(bits)), bits);
+        }
     }
 
     #[test]

@@ -162,6 +162,8 @@ pub enum Bug {
     LetterLeavesUncounted = 100,
     /// Dead letters are kept however many there are.
     LettersWithoutBound = 101,
+    /// No delivered pop is reported.
+    SuccessUnreported = 104,
     /// The second holder of a timer does not know that it is paused.
     PausedPopsAfterTakeover = 110,
     /// A timer whose only pop came due while it was paused ends when it is resumed.
@@ -177,7 +179,7 @@ impl Bug {
     }
 
     /// The bugs that the simulator of one node must find.
-    pub const ONE_NODE: [Bug; 22] = [
+    pub const ONE_NODE: [Bug; 23] = [
         Bug::DrainOneTooFew,
         Bug::FileTwoAhead,
         Bug::RepeatForOffByOne,
@@ -200,6 +202,7 @@ impl Bug {
         Bug::CalendarRepeatsSequence,
         Bug::CalendarMakesUpForAll,
         Bug::CalendarMakesUpForNothing,
+        Bug::SuccessUnreported,
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.

@@ -239,6 +239,12 @@ meters! {
     dead_letters_dropped_for_age: Counter,
     /// Pops given up that left no dead letter because there was no room for it.
     dead_letters_dropped_for_room: Counter,
+    /// Reports of pops to `on-success` and `on-failure`, each counted where it was made.
+    reports_made: Counter,
+    /// Reports that no server took.
+    reports_given_up: Counter,
+    /// Reports that were not made because there was no room for them.
+    reports_dropped_for_room: Counter,
     /// Attempts after the first of a pop.
     pops_retried: Counter,
     /// Pops waiting for a place at their callback host.

@@ -240,7 +240,7 @@ fn publish_journal(counted: Option<&JournalCounters>, meters: &CoreMeters) {
     meters.journal_stalls.set(counted.stalls);
 }
 
-/// Publishes what became of pops that were given up.
+/// Publishes what became of pops that were given up, and of reports.
 fn publish_letters(meters: &CoreMeters, counted: &Counters) {
     meters.dead_letters.set(counted.letters);
     meters.dead_letter_bytes.set(counted.letter_bytes);
@@ -251,4 +251,7 @@ fn publish_letters(meters: &CoreMeters, counted: &Counters) {
     meters.dead_letters_dropped_for_number.set(counted.letters_pushed_out);
     meters.dead_letters_dropped_for_age.set(counted.letters_too_old);
     meters.dead_letters_dropped_for_room.set(counted.letters_without_room);
+    meters.reports_made.set(counted.reports_made);
+    meters.reports_given_up.set(counted.reports_given_up);
+    meters.reports_dropped_for_room.set(counted.reports_without_room);
 }

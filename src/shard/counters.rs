@@ -53,6 +53,12 @@ pub struct Counters {
     pub letters_too_old: u64,
     /// Pops given up that left no dead letter for lack of room.
     pub letters_without_room: u64,
+    /// Reports of pops made.
+    pub reports_made: u64,
+    /// Reports given up.
+    pub reports_given_up: u64,
+    /// Reports that were not made for lack of room.
+    pub reports_without_room: u64,
     /// Timers ended because their server answered 410.
     pub gone: u64,
     /// Pauses, resumes and runs of clients that changed a timer.

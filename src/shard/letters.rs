@@ -26,6 +26,7 @@ use super::Shard;
 use super::effects::{Answer, CallbackOutcome, Letter, Outbox, Refusal, Requester, Target, Ticket};
 use super::parts::writes::NewWrite;
 use super::records::Record;
+use super::reports::PopEnd;
 
 /// Letters that leave for lack of room in one tick.
 const LEAVING_PER_TICK_MAX: usize = 64;
@@ -38,7 +39,7 @@ struct Next {
 }
 
 impl Shard {
-    /// Notes the answer of a callback server to an attempt that failed.
+    /// Notes the answer of a callback server to an attempt that failed, or that is reported.
     /// [`super::effects::Event::CallbackFinished`] follows.
     pub fn note_answer(&mut self, ticket: &Ticket, status: u16, answer: &[u8]) {
         self.said.note(ticket, status, answer);
@@ -57,6 +58,7 @@ impl Shard {
     /// Ends a pop that is given up. The slot is in no list.
     pub(super) fn give_up(&mut self, now: Now, slot: Slot, reason: GivenUp, outbox: &mut Outbox) {
         self.counters.given_up += 1;
+        self.report(now, slot, PopEnd::GivenUp(reason), outbox);
         let record = *self.records.get(slot);
         let is_last = self.is_without_next(&record);
         if self.has_letter(&record, is_last) && !is_planted(Bug::GivenUpLeavesNoLetter) {
@@ -73,6 +75,9 @@ impl Shard {
     fn has_letter(&self, record: &Record, is_last: bool) -> bool {
         let limits = &self.config.callbacks.dead_letters;
         let attributes = self.attributes_of(record);
+        if attributes.report.is_some() {
+            return false;
+        }
         let has_uri = attributes.dead_letter_uri.is_some() && attributes.letter.is_none();
         if limits.per_core_max == 0 && !has_uri {
             return false;

@@ -52,6 +52,7 @@ mod questions;
 mod reads;
 mod reconcile;
 mod records;
+mod reports;
 mod requests;
 pub(crate) mod tag_counts;
 mod writes;

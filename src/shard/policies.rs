@@ -17,6 +17,7 @@ use crate::wire::attributes::{Attributes, POLICY_MS_MAX, RetryPolicy};
 use super::Shard;
 use super::effects::{Outbox, Target};
 use super::records::{Record, State};
+use super::reports::PopEnd;
 
 /// A rank that has heard that another one is at a pop asks again after a quarter of the time since
 /// the pop was due, within these bounds in milliseconds.
@@ -102,6 +103,7 @@ impl Shard {
         if attributes.retry.is_none() || attributes.letter.is_some() {
             return false;
         }
+        self.report(now, slot, PopEnd::Gone, outbox);
         let factor = self.records.placement_of(&record).factor;
         let target = Target { id: record.id, factor: Some(factor), filter: None };
         let plan = self.plan_known(target, factor, Some(&record));

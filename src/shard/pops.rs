@@ -11,6 +11,7 @@ use crate::base::limits::RANK_DELAY_MS;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::Replicas;
 use crate::base::time::{Now, Tick};
+use crate::wire::attributes::Attributes;
 use crate::wire::dead_letter::GivenUp;
 use crate::wire::peer_message::PeerMessage;
 
@@ -173,7 +174,10 @@ impl Shard {
             }
         } else {
             match outcome {
-                CallbackOutcome::Delivered => self.pop_over(now, ticket.slot, true, outbox),
+                CallbackOutcome::Delivered => {
+                    self.report_success(now, ticket.slot, outbox);
+                    self.pop_over(now, ticket.slot, true, outbox);
+                }
                 CallbackOutcome::Denied => {
                     self.give_up(now, ticket.slot, GivenUp::Denied, outbox);
                 }
@@ -438,8 +442,9 @@ impl Shard {
             return self.pop_over(now, slot, true, outbox);
         }
         let record = self.records.fail(slot);
-        let policy = self.policy_of(&record);
-        if policy.is_some() || self.config.callbacks.dead_letters.plain {
+        let Attributes { retry: policy, on_failure, .. } = self.attributes_of(&record);
+        let is_told = policy.is_some() || on_failure.is_some();
+        if is_told || self.config.callbacks.dead_letters.plain {
             self.note_failure(&record, outcome);
         }
         match policy {

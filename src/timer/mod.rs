@@ -6,7 +6,7 @@ pub mod admission;
 pub mod definition;
 pub(crate) mod identity;
 pub(crate) mod calendar;
-pub(crate) mod naming;
+pub mod naming;
 mod options;
 mod rejection;
 pub(crate) mod schedule;

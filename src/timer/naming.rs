@@ -1,17 +1,22 @@
-//! Ids of timers that clients name, and of creates that they make at most once. An id is made of
-//! the name or the key, so that all nodes make the same one without asking each other.
+//! Ids of timers that clients name, of creates that they make at most once, and of reports. An id is
+//! made of the name, the key, or the pop that is reported, so that all nodes make the same one
+//! without asking each other.
 //!
 //! ```text
 //! name  1110, 60 bits of SHA-256
 //! key   1111, 60 bits of SHA-256
 //! ```
 //!
+//! The id of a report is any number, but the core that owns the timer owns its reports.
+//!
 //! An id that a node mints begins with its milliseconds (`timer::identity`), which have the three
 //! highest bits set from the year 2090 on.
 
 use sha2::{Digest, Sha256};
 
-use crate::base::ids::TimerId;
+use super::version::Version;
+use crate::base::ids::{TimerId, mix, unmix};
+use crate::wire::report::ReportKind;
 
 /// The highest bits of an id that a name makes.
 const NAME: u64 = 0xe;
@@ -43,6 +48,16 @@ pub fn id_of_name(name: &str) -> TimerId {
 /// The id of a key. Keys of different scopes, names of tokens, do not meet.
 pub fn id_of_key(scope: &str, key: &[u8]) -> TimerId {
     hashed(KEY, &[b"chronos key", scope.as_bytes(), key])
+}
+
+/// The id of the report of a pop. Whoever reports the pop makes the same one. The owner of an id
+/// depends on the upper half of its mixed bits (`ShardCount::owner`), which the timer gives, so on
+/// each node the report stays on the timer's core. The lower half is a hash.
+pub fn id_of_report(timer: TimerId, version: Version, sequence: u64, kind: ReportKind) -> TimerId {
+    let numbers = [timer.0, version.0, sequence].map(u64::to_le_bytes);
+    let [id, version, sequence] = &numbers;
+    let hash = first_bits(&[b"chronos report", id, version, sequence, &[kind as u8]]);
+    TimerId(unmix(mix(timer.0) >> 32 << 32 | hash >> 32))
 }
 
 /// Whether a name may have made the id. A client may have chosen the id as well.
@@ -91,6 +106,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::base::ids::ShardCount;
     use crate::timer::identity::Minter;
 
     #[test]
@@ -110,6 +126,24 @@ mod tests {
         }
         assert!(!may_be_of_key(ids[0]) && may_be_of_key(ids[2]));
         assert_eq!(id_of_name("a"), id_of_name("a"));
+    }
+
+    #[test]
+    fn each_report_has_an_id_of_its_own_on_the_core_of_its_timer() {
+        let mut ids = HashSet::new();
+        for timer in [0, 1, 0x687e_bc01_f940_0001, u64::MAX].map(TimerId) {
+            for (version, sequence) in [(1, 1), (1, 2), (2, 1), (u64::MAX, u64::MAX)] {
+                for kind in [ReportKind::Success, ReportKind::Failure] {
+                    let id = id_of_report(timer, Version(version), sequence, kind);
+                    assert_eq!(id, id_of_report(timer, Version(version), sequence, kind));
+                    for shards in [1, 2, 3, 7, 16, 200].map(ShardCount::new) {
+                        assert_eq!(shards.owner(id), shards.owner(timer));
+                    }
+                    ids.insert(id);
+                }
+            }
+        }
+        assert_eq!(ids.len(), 32);
     }
 
     #[test]

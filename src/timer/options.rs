@@ -66,9 +66,15 @@ pub(super) fn admit_options(
         once: identity.once,
         letter: None,
         replay: None,
-        dead_letter_uri: options.dead_letter.and_then(|it| it.uri).map(letter_uri).transpose()?,
+        on_success: further_uri(options.on_success, "callback.on-success")?,
+        on_failure: further_uri(options.on_failure, "callback.on-failure")?,
+        dead_letter_uri: further_uri(
+            options.dead_letter.and_then(|it| it.uri),
+            "callback.dead-letter.uri",
+        )?,
         is_paused: false,
         acted: None,
+        report: None,
     };
     let mut encoded = Vec::new();
     attributes.write(&mut encoded);
@@ -200,10 +206,13 @@ fn bytes_of(text: &str, bytes_max: u32) -> Result<Vec<u8>, Rejection> {
     }
 }
 
-fn letter_uri(uri: &str) -> Result<&str, Rejection> {
-    let parsed = parse_callback_uri(uri).map(|_| uri);
-    parsed
-        .map_err(|error| Rejection::Option(format!("callback.dead-letter.uri: {}", error.0).into()))
+/// A URI beside that of the callback.
+fn further_uri<'a>(
+    uri: Option<&'a str>,
+    member: &'static str,
+) -> Result<Option<&'a str>, Rejection> {
+    let parsed = uri.map(|uri| parse_callback_uri(uri).map(|_| uri)).transpose();
+    parsed.map_err(|error| Rejection::Option(format!("{member}: {}", error.0).into()))
 }
 
 fn method(name: &str) -> Result<CallbackMethod, Rejection> {

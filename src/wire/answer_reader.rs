@@ -61,6 +61,8 @@ pub struct AnswerReader {
     pub has_begun: bool,
     /// The first bytes of the body of a failure; `None`: they are not wanted.
     kept: Option<Vec<u8>>,
+    /// Whether the status is wanted of a success as well.
+    tells_success: bool,
 }
 
 impl Default for AnswerReader {
@@ -74,22 +76,27 @@ impl Default for AnswerReader {
             interim: 0,
             has_begun: false,
             kept: None,
+            tells_success: false,
         }
     }
 }
 
 impl AnswerReader {
-    /// A reader that keeps the first bytes of the body, if the answer tells of a failure.
-    pub fn keeping() -> Self {
-        Self { kept: Some(Vec::new()), ..Self::default() }
+    /// A reader that keeps the first bytes of the body, if the answer tells of a failure; and the
+    /// status of a success, if that is wanted.
+    pub fn keeping(tells_success: bool) -> Self {
+        Self { kept: Some(Vec::new()), tells_success, ..Self::default() }
     }
 
-    /// The status and the first bytes of the body of a failure, if these were wanted. `None`: there
-    /// is no such answer.
-    pub fn failure(&self) -> Option<(u16, &[u8])> {
+    /// The status and, of a failure, the first bytes of the body, if these were wanted. `None`:
+    /// there is no such answer.
+    pub fn said(&self) -> Option<(u16, &[u8])> {
         let kept = self.kept.as_ref()?;
-        let verdict = self.verdict.filter(|verdict| !(200..300).contains(&verdict.status))?;
-        Some((verdict.status, kept))
+        let verdict = self.verdict?;
+        match verdict.status {
+            200..300 => self.tells_success.then_some((verdict.status, &[])),
+            status => Some((status, kept)),
+        }
     }
 
     /// Takes the bytes that arrived. After [`Progress::Complete`] or [`Progress::Garbage`] the
@@ -287,13 +294,13 @@ mod tests {
         ] {
             for piece in [1, 7, 5_000] {
                 let answer = format!("HTTP/1.1 500 X\r\n{head}{body}");
-                let mut reader = AnswerReader::keeping();
+                let mut reader = AnswerReader::keeping(piece == 1);
                 for bytes in answer.as_bytes().chunks(piece) {
                     if reader.feed(bytes) != Progress::Partial {
                         break;
                     }
                 }
-                let (status, kept) = reader.failure().expect("a failure");
+                let (status, kept) = reader.said().expect("a failure");
                 let is_short = head.contains(" 2\r");
                 assert_eq!(status, 500);
                 // An answer that is too long ends with its head, whatever of it has arrived.
@@ -302,12 +309,14 @@ mod tests {
                 assert!(kept.len() == expected || is_cut, "{head} {piece} {}", kept.len());
             }
         }
-        let mut reader = AnswerReader::keeping();
-        reader.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
-        assert_eq!(reader.failure(), None);
+        for tells_success in [false, true] {
+            let mut reader = AnswerReader::keeping(tells_success);
+            reader.feed(b"HTTP/1.1 202 OK\r\nContent-Length: 2\r\n\r\nok");
+            assert_eq!(reader.said(), tells_success.then_some((202, &b""[..])));
+        }
         let mut reader = AnswerReader::default();
         reader.feed(b"HTTP/1.1 500 X\r\nContent-Length: 2\r\n\r\nno");
-        assert_eq!(reader.failure(), None, "nobody asked for it");
+        assert_eq!(reader.said(), None, "nobody asked for it");
     }
 
     #[test]

@@ -15,13 +15,15 @@ use crate::wire::callback_uri::parse_told_uri;
 use crate::wire::chunked::is_token_byte;
 use crate::wire::dead_letter::{DeadLetter, Replay};
 use crate::wire::leb128::{read_leb128, write_leb128};
+use crate::wire::report::Reported;
 use crate::wire::timer_name::is_name_length;
 
 /// Set in the length of a timer's tags if attributes follow (`timer::definition`). Tags are shorter
 /// than that.
 pub const HAS_ATTRIBUTES: u16 = 0x8000;
-/// Most bytes of all attributes of a timer.
-pub const ATTRIBUTES_BYTES_MAX: usize = 8 << 10;
+/// Most bytes of all attributes of a timer: headers of 4 KiB, three URIs of 2 KiB, and under 2 KiB
+/// of all else.
+pub const ATTRIBUTES_BYTES_MAX: usize = 12 << 10;
 /// Most headers that a client gives a callback.
 pub const HEADERS_MAX: usize = 32;
 /// Most bytes of these headers, with `": "` and the line end of each.
@@ -50,11 +52,14 @@ const NAME: u8 = 10;
 const ONCE: u8 = 11;
 const DEAD_LETTER: u8 = 12;
 const REPLAY: u8 = 13;
+const ON_SUCCESS: u8 = 14;
+const ON_FAILURE: u8 = 15;
 const PAUSED: u8 = 16;
 const DEAD_LETTER_URI: u8 = 17;
 const ACTED: u8 = 18;
+const REPORT: u8 = 19;
 /// The last kind.
-const LAST: u8 = ACTED;
+const LAST: u8 = REPORT;
 
 /// Headers that a callback has of its own, or that mean something between two ends of a connection
 /// only (RFC 9110 section 7.6.1, RFC 2616 section 13.5.1, RFC 7540 section 3.2.1). In lower case.
@@ -305,6 +310,10 @@ pub struct Attributes<'a> {
     pub letter: Option<DeadLetter<'a>>,
     /// The timer is a pop that was given up and is tried again.
     pub replay: Option<Replay>,
+    /// Where a report goes of each pop that was delivered.
+    pub on_success: Option<&'a str>,
+    /// Where a report goes of each pop that was not delivered.
+    pub on_failure: Option<&'a str>,
     /// Where a pop that is given up goes, instead of being kept. While it is on its way there, the
     /// URI of the callback.
     pub dead_letter_uri: Option<&'a str>,
@@ -312,6 +321,8 @@ pub struct Attributes<'a> {
     pub is_paused: bool,
     /// What clients did with it since it was written.
     pub acted: Option<Acted>,
+    /// The timer is a report of another timer's pop.
+    pub report: Option<Reported>,
 }
 
 /// Whether attributes say what clients did with a timer. Cost: a look at the kind of each.
@@ -381,6 +392,13 @@ impl<'a> Attributes<'a> {
         if let Some(replay) = &self.replay {
             put(REPLAY, &|value| replay.write(value));
         }
+        let mut put_uri = |kind, uri: Option<&str>| {
+            if let Some(uri) = uri {
+                put(kind, &|value| value.extend_from_slice(uri.as_bytes()));
+            }
+        };
+        put_uri(ON_SUCCESS, self.on_success);
+        put_uri(ON_FAILURE, self.on_failure);
         if self.is_paused {
             put(PAUSED, &|_| ());
         }
@@ -389,6 +407,9 @@ impl<'a> Attributes<'a> {
         }
         if let Some(acted) = &self.acted {
             put(ACTED, &|value| acted.write(value));
+        }
+        if let Some(report) = &self.report {
+            put(REPORT, &|value| report.write(value));
         }
     }
 
@@ -437,9 +458,12 @@ impl<'a> Attributes<'a> {
             ONCE => self.once = Some(number(value).filter(is_digest).ok_or(WRONG)?),
             DEAD_LETTER => self.letter = Some(DeadLetter::read(value).ok_or(WRONG)?),
             REPLAY => self.replay = Some(Replay::read(value).ok_or(WRONG)?),
+            ON_SUCCESS => self.on_success = Some(uri(value).ok_or(WRONG)?),
+            ON_FAILURE => self.on_failure = Some(uri(value).ok_or(WRONG)?),
             DEAD_LETTER_URI => self.dead_letter_uri = Some(uri(value).ok_or(WRONG)?),
             PAUSED if value.is_empty() => self.is_paused = true,
             ACTED => self.acted = Some(Acted::read(value).ok_or(WRONG)?),
+            REPORT => self.report = Some(Reported::read(value).ok_or(WRONG)?),
             1..=LAST => return Err(WRONG),
             _ => return Err(AttributesError("an attribute that this version does not know")),
         }
@@ -563,6 +587,7 @@ mod tests {
 
     use super::*;
     use crate::wire::dead_letter::{Failure, GivenUp};
+    use crate::wire::report::ReportKind;
     use crate::wire::timer_name::NAME_BYTES_MAX;
 
     fn all() -> Attributes<'static> {
@@ -587,9 +612,12 @@ mod tests {
             once: Some(7),
             letter: Some(LETTER),
             replay: Some(Replay { count: 2, sequence: 7 }),
+            on_success: Some("https://reports.example/done"),
+            on_failure: Some("http://reports.example/failed?a"),
             dead_letter_uri: Some("https://letters.example/dead?a=b"),
             is_paused: true,
             acted: Some(Acted { root: u64::MAX, at_ms: 1_500, pop: 3 }),
+            report: Some(Reported { kind: ReportKind::Failure, sequence: 7 }),
         }
     }
 
@@ -613,6 +641,7 @@ mod tests {
             Attributes { letter: None, ..all() },
             Attributes { letter: Some(DeadLetter { is_on_its_way: true, ..LETTER }), ..all() },
             Attributes { letter: None, replay: None, dead_letter_uri: None, ..all() },
+            Attributes { letter: None, on_success: None, on_failure: None, ..all() },
         ];
         assert!(others.iter().all(|attributes| !is_parked(&written(attributes))));
         assert!(!is_parked(&[]) && !is_parked(&[12]) && !is_parked(&[12, 200]));

@@ -22,6 +22,7 @@ pub mod peer_frame;
 pub mod peer_message;
 mod plain_timer;
 pub mod problem;
+pub mod report;
 pub mod request_head;
 pub mod resync_json;
 pub(crate) mod text;

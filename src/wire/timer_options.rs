@@ -73,6 +73,10 @@ pub struct TimerOptions<'a> {
     pub timeout: Option<Lasting<'a>>,
     /// `callback.dead-letter`.
     pub dead_letter: Option<DeadLetterDocument<'a>>,
+    /// `callback.on-success`.
+    pub on_success: Option<&'a str>,
+    /// `callback.on-failure`.
+    pub on_failure: Option<&'a str>,
 }
 
 impl TimerOptions<'_> {
@@ -91,6 +95,8 @@ const END_AT: &str = "timing.end-at";
 const RETRY: &str = "callback.retry";
 const TIMEOUT: &str = "callback.timeout";
 const DEAD_LETTER: &str = "callback.dead-letter";
+const ON_SUCCESS: &str = "callback.on-success";
+const ON_FAILURE: &str = "callback.on-failure";
 const METHOD: &str = "callback.http.method";
 const HEADERS: &str = "callback.http.headers";
 const CONTENT_TYPE: &str = "callback.http.content-type";
@@ -132,6 +138,8 @@ impl<'a> TimerOptions<'a> {
             "dead-letter" => {
                 set_once(&mut self.dead_letter, read_dead_letter(cursor)?, DEAD_LETTER)?;
             }
+            "on-success" => set_once(&mut self.on_success, cursor.string(ON_SUCCESS)?, ON_SUCCESS)?,
+            "on-failure" => set_once(&mut self.on_failure, cursor.string(ON_FAILURE)?, ON_FAILURE)?,
             _ => return Ok(false),
         }
         Ok(true)

@@ -24,6 +24,7 @@ mod lists;
 mod memory;
 mod options;
 mod problems;
+mod reports;
 mod names;
 mod semantics;
 mod signatures;

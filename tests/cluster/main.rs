@@ -27,6 +27,7 @@ mod cables;
 mod calendar;
 mod controls;
 mod dead_letters;
+mod reports;
 mod deaths;
 mod destinations;
 mod hostile;
@@ -66,6 +67,7 @@ const STORIES: &[&[Story]] = &[
     secrets::STORIES,
     lists::STORIES,
     dead_letters::STORIES,
+    reports::STORIES,
     signatures::STORIES,
     token_limits::STORIES,
     sites::STORIES,

@@ -132,6 +132,13 @@ fn shown(timer: &Definition<'_>, content: &Content<'_>, attributes: &Attributes<
     if let Some(uri) = attributes.dead_letter_uri {
         callback["dead-letter"] = json!({ "uri": uri });
     }
+    for (member, uri) in
+        [("on-success", attributes.on_success), ("on-failure", attributes.on_failure)]
+    {
+        if let Some(uri) = uri {
+            callback[member] = json!(uri);
+        }
+    }
     let mut timing = match attributes.at_ms {
         Some(ms) => {
             let at = jiff::Timestamp::from_millisecond(ms as i64).expect("a time");
@@ -191,7 +198,9 @@ fn check_told(attributes: &Attributes<'_>) {
     let letter = attributes.letter;
     assert!(letter.is_none_or(|letter| letter.answer.len() <= LETTER_ANSWER_BYTES_MAX));
     assert!(letter.and_then(|letter| letter.status).is_none_or(|it| (100..1_000).contains(&it)));
-    assert!(attributes.dead_letter_uri.is_none_or(|uri| parse_told_uri(uri).is_ok()));
+    for uri in [attributes.dead_letter_uri, attributes.on_success, attributes.on_failure] {
+        assert!(uri.is_none_or(|uri| parse_told_uri(uri).is_ok() && uri.len() <= 2_048));
+    }
     assert!(attributes.retry.is_none_or(|policy| policy.pause_ms(ATTEMPTS_MAX) <= policy.max_ms));
 }
 

@@ -2,6 +2,7 @@
 
 use chronos::wire::attributes::{Acted, Attributes, CallbackMethod, CronTiming, RetryPolicy};
 use chronos::wire::dead_letter::{DeadLetter, Failure, GivenUp, Replay};
+use chronos::wire::report::{ReportKind, Reported};
 
 use super::{fuzz, option_targets};
 
@@ -21,6 +22,8 @@ fn timer_options() {
                 "timing":{"interval":0,"window":3600}}"#,
             br#"{"timing":{"interval":1},"callback":{"dead-letter":{"uri":"https://b:9/dead?c"},
                 "http":{"uri":"http://a","opaque":""}}}"#,
+            br#"{"timing":{"interval":1},"callback":{"on-success":"https://b:9/yes?c","on-failure":
+                "http://c/","http":{"uri":"http://a","opaque":""}}}"#,
             br#"{"timing":{"at":"1969-07-20T20:17:40Z"},"callback":{"http":{"uri":"http://a/",
                 "opaque":"\u0000","headers":{}}},"reliability":{"replication-factor":3}}"#,
         ],
@@ -32,6 +35,9 @@ fn timer_options() {
             b"\"retry\":{",
             b"\"timeout\":",
             b"\"dead-letter\":{",
+            b"\"on-success\":",
+            b"\"on-failure\":",
+            b"\"http://d/\"",
             b"\"method\":\"GET\",",
             b"\"content-type\":",
             b"\"headers\":{",
@@ -104,9 +110,12 @@ fn attributes() {
             answer: b"no such user",
         }),
         replay: Some(Replay { count: 2, sequence: 3 }),
+        on_success: Some("https://reports.example/yes"),
+        on_failure: Some("http://reports.example/no"),
         dead_letter_uri: Some("https://letters.example/dead?a"),
         is_paused: true,
         acted: Some(Acted { root: 1 << 63, at_ms: 1 << 40, pop: 3 }),
+        report: Some(Reported { kind: ReportKind::Success, sequence: 300 }),
     };
     let few = Attributes { window_ms: Some(1), ..Attributes::default() };
     let written = |attributes: &Attributes<'_>| {
@@ -128,7 +137,10 @@ fn attributes() {
             b"\x09\x00",
             b"\x0c\x08\x00\x00\x01\x02\x00\x01\x02\x01",
             b"\x0d\x02\x01\x07",
+            b"\x0e\x08http://a",
+            b"\x0f\x08http://a",
             b"\x11\x08http://a",
+            b"\x12\x02\x02\x07",
             b"\r\n",
             b": ",
             b"Host: a\r\n",

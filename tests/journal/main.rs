@@ -21,6 +21,7 @@ mod controls;
 mod damage;
 mod destinations;
 mod dead_letters;
+mod reports;
 mod disks;
 mod growth;
 mod kills;
@@ -44,6 +45,7 @@ const STORIES: &[&[Story]] = &[
     options::STORIES,
     destinations::STORIES,
     dead_letters::STORIES,
+    reports::STORIES,
     backups::STORIES,
 ];
 

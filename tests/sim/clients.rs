@@ -168,7 +168,8 @@ fn wish(draw: &mut Stream, options: &Options) -> Wish {
         _ => draw.range(65_000, 70_000),
     } as u32;
     let (interval_ms, mut repeat_for_ms) = times(draw, options);
-    let extras = if options.is_crowd { Extras::default() } else { Extras::draw(draw) };
+    let mut extras = if options.is_crowd { Extras::default() } else { Extras::draw(draw) };
+    extras.has_reports = options.has_reports && interval_ms.is_multiple_of(2);
     if extras.has_time {
         repeat_for_ms = interval_ms;
     }

@@ -17,6 +17,7 @@ use kit::simulator::story::Violation;
 use super::extras::outcome_of;
 use super::invariants::{Begun, name_of};
 use super::model::{Checked, Moment, broken};
+use super::reports::REPORT;
 use super::world::{Event, World};
 
 /// Most waiting pops of hosts in trouble that one tick may look at, besides the pops that come due.
@@ -308,6 +309,11 @@ impl CoreDriver {
         let shard = self.core.shard();
         let content = shard.content(attempt);
         let authority = shard.authority(ticket.host);
+        if content.attributes().report.is_some() {
+            world.reports.begin(self.own, &ticket, content.opaque)?;
+            world.begin_report(self.own, ticket);
+            return Ok(());
+        }
         let Some(name) = name_of(content.target).filter(|name| world.asked.contains_key(name))
         else {
             return broken("T7", format!("{:?} carries a path nobody asked for", ticket.id));
@@ -390,6 +396,7 @@ impl CoreDriver {
             return broken("R1", format!("{held} records"));
         }
         let in_flight: u64 = world.model.hosts[own].iter().map(|host| host.in_flight).sum();
+        let in_flight = in_flight + world.reports.in_flight(self.own);
         if counters.in_flight != in_flight {
             return broken("T10", format!("{in_flight} run, {} counted", counters.in_flight));
         }
@@ -485,6 +492,12 @@ impl Driver for Turn<'_> {
         let numbers = [name as u64, ticket.sequence, outcome.number(), 0];
         self.world.trace.add(self.world.now_ns, "ended", numbers);
         let (own, now) = (self.driver.own, self.driver.now);
+        if name == REPORT {
+            self.world.reports.end(own);
+            self.world.model.tally.delivered += 1;
+            return Some((ticket, outcome));
+        }
+        self.world.owe_report(&ticket, name, outcome);
         self.world.model.ending((own, host), ticket.id.0, name, outcome, now);
         Some((ticket, outcome))
     }

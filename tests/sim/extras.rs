@@ -16,6 +16,7 @@ use kit::simulator::random::{Purpose, Stream};
 use super::calendar::Cron;
 use super::invariants::Begun;
 use super::model::{Checked, Write, broken};
+use super::reports::URI;
 
 /// The members of a wish that the original does not have.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,6 +29,8 @@ pub struct Extras {
     pub at_ms: Option<u64>,
     /// The calendar that the timer follows.
     pub cron: Option<Cron>,
+    /// Whether pops that are delivered are reported.
+    pub has_reports: bool,
 }
 
 impl Extras {
@@ -50,6 +53,7 @@ impl Extras {
             has_time: draw.chance(15),
             at_ms: None,
             cron: None,
+            has_reports: false,
         }
     }
 
@@ -60,6 +64,7 @@ impl Extras {
             retry: self.policy,
             window_ms: self.window_ms,
             at_ms: self.at_ms,
+            on_success: self.has_reports.then_some(URI),
             ..Attributes::default()
         };
         let mut encoded = Vec::new();

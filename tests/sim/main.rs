@@ -12,6 +12,7 @@ mod extras;
 mod invariants;
 mod model;
 mod options;
+mod reports;
 mod requests;
 mod rules;
 mod stories;

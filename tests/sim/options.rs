@@ -55,6 +55,8 @@ pub struct Options {
     pub audit_every: u64,
     /// Whether timers are those of call sessions instead of timers around the edges.
     pub is_crowd: bool,
+    /// Whether some timers have their pops reported. Their host needs a lane of its own.
+    pub has_reports: bool,
 }
 
 impl Options {
@@ -67,6 +69,7 @@ impl Options {
             keep_ms: draw.pick(&[1_000, 3_000, 20_000]),
             plain: false,
         };
+        options.has_reports = options.callbacks.hosts_per_core_max > 8 && draw.chance(50);
         options
     }
 
@@ -107,6 +110,7 @@ impl Options {
             burst: if has_clock_steps && draw.chance(10) { 5_000 } else { 0 },
             audit_every: 24,
             is_crowd: false,
+            has_reports: false,
         }
     }
 
@@ -137,6 +141,7 @@ impl Options {
             burst: 0,
             audit_every: 2_000,
             is_crowd: true,
+            has_reports: false,
             ..Self::draw(seed)
         }
     }

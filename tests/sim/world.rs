@@ -10,6 +10,7 @@ use chronos::base::time::{MonoNs, Now, WallMs};
 use chronos::core::Core;
 use chronos::core::mesh::mesh;
 use chronos::shard::counters::Counters;
+use chronos::shard::effects::{CallbackOutcome, Ticket};
 use kit::simulator::callback_world::CallbackWorld;
 use kit::simulator::random::{Purpose, Stream};
 use kit::simulator::story::Violation;
@@ -19,6 +20,7 @@ use super::clients::{Fault, Kind, Operation, Story, Target};
 use super::driver::{CoreDriver, Running};
 use super::model::{Checked, Model, Moment, Write, broken};
 use super::options::Options;
+use super::reports::{REPORT, Reports, TAKEN_NS};
 use super::requests::Asked;
 use super::rules;
 
@@ -85,6 +87,7 @@ pub struct World {
     pub running: Vec<Running>,
     pub asked: BTreeMap<usize, Asked>,
     pub refusals: BTreeMap<String, u64>,
+    pub reports: Reports,
     /// The cores by number. The core that takes a step is taken out.
     pub cores: Vec<Option<CoreDriver>>,
     /// The rules of the hosts, and the table of them.
@@ -140,6 +143,7 @@ impl World {
             running: Vec::new(),
             asked: BTreeMap::new(),
             refusals: BTreeMap::new(),
+            reports: Reports::default(),
             cores: ports.into_iter().enumerate().map(make).collect(),
             queue: BinaryHeap::new(),
             queued: 0,
@@ -218,6 +222,26 @@ impl World {
         let result = driver.step(self);
         self.cores[usize::from(core)] = Some(driver);
         result
+    }
+
+    /// Begins the attempt at a report, which is taken.
+    pub fn begin_report(&mut self, core: u16, ticket: Ticket) {
+        self.trace.add(self.now_ns, "report", [ticket.id.0, ticket.version.0, 0, 0]);
+        let outcome = CallbackOutcome::Delivered;
+        self.running.push(Running { ticket, name: REPORT, host: 0, outcome });
+        let attempt = self.running.len() - 1;
+        self.schedule(self.now_ns + TAKEN_NS, Event::Ended { core, attempt });
+    }
+
+    /// Notes the report that follows from the end of an attempt.
+    pub fn owe_report(&mut self, pop: &Ticket, name: usize, outcome: CallbackOutcome) {
+        let Some(timer) = self.model.timers.get(&pop.id.0) else { return };
+        let write = timer.writes.iter().find(|write| write.name == name);
+        let asks = |write: &Write| write.wish.is_some_and(|wish| wish.extras.has_reports);
+        if outcome == CallbackOutcome::Delivered && write.is_some_and(asks) {
+            let is_certain = timer.certain().is_some();
+            self.reports.owe(pop, is_certain);
+        }
     }
 
     /// Gives a core an event and wakes it.
@@ -350,6 +374,8 @@ impl World {
             sum.given_up += held.given_up;
             sum.outdated += held.outdated;
             sum.gone += held.gone;
+            sum.reports_made += held.reports_made;
+            sum.reports_without_room += held.reports_without_room;
             sum.letters_kept += held.letters_kept;
             sum.letters_without_room += held.letters_without_room;
             sum.letters_pushed_out += held.letters_pushed_out;
@@ -389,6 +415,7 @@ impl World {
         if !gone.contains(&sum.gone) {
             return broken("T9", format!("ended by servers: {} of {gone:?}", sum.gone));
         }
+        self.reports.all_done(&sum)?;
         self.letters_agree(&sum)
     }
 

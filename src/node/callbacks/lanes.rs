@@ -45,8 +45,10 @@ pub(super) struct Call {
     ticket: Ticket,
     request: Vec<u8>,
     deadline: MonoNs,
-    /// Whether the shard wants to know what the server says, if the attempt fails.
+    /// Whether the shard wants to know what the server says if the attempt fails, and whether it
+    /// wants to know the status of a success.
     keeps_answer: bool,
+    tells_success: bool,
     /// How many connections were begun for the call, each to another address of the host.
     tries: usize,
 }
@@ -206,18 +208,21 @@ impl Lanes {
         };
         let signed = self.signer.as_deref().map(|signer| (signer, io.now.wall));
         let mut timeout_ms = self.limits.timeout_ms;
-        let mut keeps_answer = self.limits.dead_letters.plain;
+        let (mut keeps_answer, mut tells_success) = (self.limits.dead_letters.plain, false);
         if content.has_attributes() {
             let attributes = content.attributes();
             callback.pop.sequence += attributes.cron.map_or(0, |cron| cron.done);
             write_special_request(&mut request, &callback, &attributes, signed);
             timeout_ms = attributes.timeout_ms.unwrap_or(timeout_ms);
-            keeps_answer |= attributes.retry.is_some() || attributes.replay.is_some();
+            tells_success = attributes.on_success.is_some() && attributes.letter.is_none();
+            let is_told = tells_success || attributes.on_failure.is_some();
+            keeps_answer |= is_told || attributes.retry.is_some() || attributes.replay.is_some();
         } else {
             write_request(&mut request, &callback, signed);
         }
         let deadline = io.now.mono.plus_ms(timeout_ms);
-        let call = Call { ticket: attempt.ticket, request, deadline, keeps_answer, tries: 0 };
+        let ticket = attempt.ticket;
+        let call = Call { ticket, request, deadline, keeps_answer, tells_success, tries: 0 };
         match lane.idle.pop() {
             Some(place) => self.send(io.ring, place, call, true),
             None => self.open_connection(io, call),
@@ -431,14 +436,13 @@ impl Lanes {
         unresolved.into_iter().chain(self.deadlines.next_wake()).min()
     }
 
-    /// Whether a server said something to an attempt that failed, which the shard wants to know.
+    /// Whether a server said something that the shard wants to know.
     #[inline(always)]
     pub fn has_said(&self) -> bool {
         !self.said.is_empty()
     }
 
-    /// Takes what a server said to an attempt that failed, of those that the shard wants to know.
-    /// All of it is taken before [`Lanes::next_finished`].
+    /// Takes what a server said to an attempt, if the shard wants to know it. All of it is taken before [`Lanes::next_finished`].
     pub fn next_said(&mut self) -> Option<(Ticket, u16, Box<[u8]>)> {
         self.said.pop()
     }
@@ -511,7 +515,7 @@ impl Lanes {
     pub(super) fn send(&mut self, ring: &mut Ring, place: u32, call: Call, is_reused: bool) {
         let connection = self.connections.at_mut(place).expect("an idle connection is open");
         let reader = match call.keeps_answer {
-            true => AnswerReader::keeping(),
+            true => AnswerReader::keeping(call.tells_success),
             false => AnswerReader::default(),
         };
         connection.state = State::Busy { ticket: call.ticket, is_reused, reader };
@@ -690,7 +694,7 @@ impl CallbackConnection {
 #[inline]
 fn note(said: &mut Vec<(Ticket, u16, Box<[u8]>)>, state: &State) {
     let State::Busy { ticket, reader, .. } = state else { return };
-    if let Some((status, answer)) = reader.failure() {
+    if let Some((status, answer)) = reader.said() {
         said.push((*ticket, status, answer.into()));
     }
 }

@@ -56,6 +56,7 @@ pub fn write_special_request(
     }
     out.extend_from_slice(b"X-Sequence-Number: ");
     let sequence = letter.map(|letter| letter.sequence).or(replay.map(|replay| replay.sequence));
+    let sequence = sequence.or(attributes.report.map(|report| report.sequence));
     write_rest(out, callback, sequence.unwrap_or(callback.pop.sequence), signed);
 }
 

@@ -37,6 +37,10 @@ pub fn write_document(view: &TimerView, out: &mut Vec<u8>) -> bool {
         out.extend_from_slice(b",\"replays\":");
         write_number(replay.count.into(), out);
     }
+    if let Some(report) = &attributes.report {
+        out.extend_from_slice(b",\"report\":");
+        write_string(report.kind.name(), out);
+    }
     if let Some(name) = attributes.name {
         out.extend_from_slice(b",\"name\":");
         write_string(name, out);
@@ -95,6 +99,15 @@ fn write_callback_members(view: &TimerView, attributes: &Attributes<'_>, out: &m
         out.extend_from_slice(b",\"dead-letter\":{\"uri\":");
         write_string(if is_swapped { &view.uri } else { uri }, out);
         out.push(b'}');
+    }
+    for (member, uri) in [
+        (&b",\"on-success\":"[..], attributes.on_success),
+        (b",\"on-failure\":", attributes.on_failure),
+    ] {
+        if let Some(uri) = uri {
+            out.extend_from_slice(member);
+            write_string(uri, out);
+        }
     }
 }
 
@@ -226,6 +239,7 @@ mod tests {
     use crate::base::ids::TimerId;
     use crate::timer::version::Version;
     use crate::wire::dead_letter::{Failure, GivenUp, Replay};
+    use crate::wire::report::{ReportKind, Reported};
 
     const LETTER: DeadLetter<'static> = DeadLetter {
         is_on_its_way: false,
@@ -288,9 +302,12 @@ mod tests {
             once: Some(1),
             letter: None,
             replay: Some(Replay { count: 3, sequence: 1 }),
+            on_success: Some("http://done/"),
+            on_failure: Some("http://failed/"),
             dead_letter_uri: Some("http://letters/"),
             is_paused: true,
             acted: None,
+            report: Some(Reported { kind: ReportKind::Success, sequence: 1 }),
         };
         let mut encoded = Vec::new();
         attributes.write(&mut encoded);
@@ -314,8 +331,10 @@ mod tests {
             r#"{"callback":{"http":{"opaque-base64":"/wA=","uri":"http://h/","method":"PUT","#,
             r#""content-type":"image/png","headers":{"X-A":"b \"c\"","X-D":"e"}},"#,
             r#""retry":{"max-attempts":8,"max-age":86400,"initial":1,"multiplier":1.5,"#,
-            r#""max":3600,"jitter":0.2},"timeout":15,"dead-letter":{"uri":"http://letters/"}},"#,
-            r#""replays":3,"name":"a \"b\"","paused":true,"reliability":{"replication-factor":2},"#,
+            r#""max":3600,"jitter":0.2},"timeout":15,"dead-letter":{"uri":"http://letters/"},"#,
+            r#""on-success":"http://done/","on-failure":"http://failed/"},"replays":3,"#,
+            r#""report":"success","name":"a \"b\"","paused":true,"#,
+            r#""reliability":{"replication-factor":2},"#,
             r#""statistics":{"tag-info":[]},"timing":{"at":"2027-01-15T08:00:00.25Z","#,
             r#""sequence-number":0,"start-time-delta":-20,"window":300}}"#,
         );

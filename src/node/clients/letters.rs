@@ -1,4 +1,5 @@
-//! Whether callbacks may go where a timer wants them to: to its URI, and to that for dead letters.
+//! Whether callbacks may go where a timer wants them to: to its URI, and to those for dead letters
+//! and reports.
 
 use crate::timer::definition::{Content, Definition, has_attributes};
 use crate::wire::callback_uri::parse_told_uri;
@@ -16,19 +17,26 @@ pub(super) fn judge_hosts<'a>(
         return Err(("callback.http.uri", definition.authority, denial));
     }
     match has_attributes(definition.content) {
-        true => judge_letters(destinations, definition),
+        true => judge_further(destinations, definition),
         false => Ok(()),
     }
 }
 
-/// Judges the host to which pops of a timer go that are given up, if the timer names one.
+/// Judges the hosts of the other URIs that a timer names.
 #[cold]
-fn judge_letters<'a>(
+fn judge_further<'a>(
     destinations: &Destinations,
     definition: &Definition<'a>,
 ) -> Result<(), (&'static str, &'a str, Denial)> {
-    let uri = Content::decode(definition.content).attributes().dead_letter_uri;
-    let Some(uri) = uri.and_then(|uri| parse_told_uri(uri).ok()) else { return Ok(()) };
-    let judged = destinations.judge_authority(uri.authority);
-    judged.map_err(|denial| ("callback.dead-letter.uri", uri.authority, denial))
+    let attributes = Content::decode(definition.content).attributes();
+    for (member, uri) in [
+        ("callback.dead-letter.uri", attributes.dead_letter_uri),
+        ("callback.on-success", attributes.on_success),
+        ("callback.on-failure", attributes.on_failure),
+    ] {
+        let Some(uri) = uri.and_then(|uri| parse_told_uri(uri).ok()) else { continue };
+        let judged = destinations.judge_authority(uri.authority);
+        judged.map_err(|denial| (member, uri.authority, denial))?;
+    }
+    Ok(())
 }

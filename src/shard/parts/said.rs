@@ -41,7 +41,7 @@ impl Said {
         (mix(pop.0.0) as usize) % PLACES
     }
 
-    /// Notes the answer to an attempt that failed. [`Said::failed`] follows.
+    /// Notes the answer to an attempt. If that failed, [`Said::failed`] follows.
     pub fn note(&mut self, ticket: &Ticket, status: u16, answer: &[u8]) {
         let last = Last {
             failure: Failure::Status,
@@ -72,6 +72,12 @@ impl Said {
         entry.filter(|entry| entry.pop == *pop)
     }
 
+    /// The status that a pop was answered with last; `None`: there was none, or it is not known any
+    /// more.
+    pub fn status(&self, pop: Pop) -> Option<u16> {
+        self.get(&pop).and_then(|entry| entry.last.status)
+    }
+
     /// Takes what is known of the last attempt at a pop.
     pub fn take(&mut self, pop: Pop) -> Last {
         let place = self.entries.get_mut(Self::place(&pop));
@@ -94,6 +100,7 @@ mod tests {
         said.note(&ticket, 503, b"busy");
         said.failed(pop, Failure::Status);
         assert_eq!(said.take((pop.0, pop.1, 3)).failure, Failure::Unknown, "another pop");
+        assert_eq!((said.status(pop), said.status((pop.0, pop.1, 3))), (Some(503), None));
         let last = said.take(pop);
         assert_eq!((last.status, &*last.answer), (Some(503), &b"busy"[..]));
         assert_eq!(said.take(pop).failure, Failure::Unknown);
