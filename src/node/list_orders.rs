@@ -9,11 +9,9 @@ use crossbeam_queue::ArrayQueue;
 use crate::base::ids::ShardIndex;
 use crate::base::slots::{SlotKey, Slots};
 use crate::core::lists::ListAsked;
+use crate::shard::effects::inner::ORDERED;
 use crate::shard::effects::{Answer, Reply, Requester, Target};
 use crate::wire::dead_letter::LetterUse;
-
-/// The `connection` of a requester whose answers are for the control thread. No client has it.
-const ORDERED: u32 = u32::MAX - 2;
 
 /// What an operator asks for.
 #[derive(Clone, Debug)]

@@ -75,6 +75,21 @@ fn timer_options() {
     );
 }
 
+fn letter() -> DeadLetter<'static> {
+    DeadLetter {
+        is_on_its_way: false,
+        uri_failed: true,
+        reason: GivenUp::Attempts,
+        failure: Failure::Status,
+        attempts: 8,
+        status: Some(503),
+        given_up_ms: 1_800_000_000_000,
+        until_ms: 1_800_600_000_000,
+        sequence: 3,
+        answer: b"no such user",
+    }
+}
+
 #[test]
 fn attributes() {
     let cron = CronTiming {
@@ -97,18 +112,7 @@ fn attributes() {
         window_ms: Some(300_000),
         retry: Some(RetryPolicy::default()),
         timeout_ms: Some(15_000),
-        letter: Some(DeadLetter {
-            is_on_its_way: false,
-            uri_failed: true,
-            reason: GivenUp::Attempts,
-            failure: Failure::Status,
-            attempts: 8,
-            status: Some(503),
-            given_up_ms: 1_800_000_000_000,
-            until_ms: 1_800_600_000_000,
-            sequence: 3,
-            answer: b"no such user",
-        }),
+        letter: Some(letter()),
         replay: Some(Replay { count: 2, sequence: 3 }),
         on_success: Some("https://reports.example/yes"),
         on_failure: Some("http://reports.example/no"),
