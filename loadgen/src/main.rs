@@ -111,6 +111,8 @@ fn run(job: Job) -> Result<bool> {
             Ok(true)
         }
         Job::Bulk(flags) => run_bulk(&flags).map(|()| true),
+        Job::Completions(flags) => Ok(flags.run(command::command()) == 0),
+        Job::Man(flags) => Ok(flags.run(command::command()) == 0),
         Job::Handshakes(flags) => {
             let report = handshakes::run(&flags)?;
             if flags.json {

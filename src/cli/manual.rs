@@ -1,0 +1,100 @@
+//! `completions` and `man`: what a shell completes and what `man` shows, made from the definition
+//! of the command line itself. The load generator has the same two commands.
+
+use std::io::{Result, Write};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Command};
+use clap_complete::Shell;
+
+use super::exit::{EXIT_FAILURE, EXIT_OK};
+use super::terminal::{fail, print};
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  chronos completions bash > /usr/share/bash-completion/completions/chronos
+  chronos completions zsh  > /usr/share/zsh/vendor-completions/_chronos
+  chronos completions fish > /usr/share/fish/vendor_completions.d/chronos.fish
+  source <(chronos completions bash)         for this shell alone
+
+Packages have these files.";
+
+/// Print what makes a shell complete commands and flags
+#[derive(Args, Clone, Debug)]
+#[command(after_help = COMPLETIONS_EXAMPLES)]
+pub struct CompletionsFlags {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    shell: Shell,
+}
+
+/// Write the manual pages
+#[derive(Args, Clone, Debug)]
+pub struct ManFlags {
+    /// Folder for a page of each command [default: print the page of the program]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+impl CompletionsFlags {
+    /// Prints the completions of a command line. Returns the exit code.
+    pub fn run(&self, mut command: Command) -> u8 {
+        let name = command.get_name().to_owned();
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut command, name, &mut script);
+        print(&String::from_utf8_lossy(&script))
+    }
+}
+
+impl ManFlags {
+    /// Prints or writes the pages of a command line. Returns the exit code.
+    pub fn run(&self, command: Command) -> u8 {
+        let Some(folder) = &self.out else {
+            let mut page = Vec::new();
+            return match render(&command, &mut page) {
+                Ok(()) => print(&String::from_utf8_lossy(&page)),
+                Err(error) => fail(&error, EXIT_FAILURE),
+            };
+        };
+        match write_pages(command, folder) {
+            Ok(()) => EXIT_OK,
+            Err(error) => fail(&format!("{}: {error}", folder.display()), EXIT_FAILURE),
+        }
+    }
+}
+
+/// Writes a page of each command that help shows: `chronos.1`, `chronos-cluster.1`,
+/// `chronos-cluster-join.1`.
+fn write_pages(command: Command, folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder)?;
+    clap_mangen::generate_to(command, folder)
+}
+
+/// Renders one page.
+fn render(command: &Command, page: &mut impl Write) -> Result<()> {
+    clap_mangen::Man::new(command.clone()).render(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Command {
+        let hidden = Command::new("hidden").hide(true);
+        let join = Command::new("join").about("Add nodes");
+        let cluster = Command::new("cluster").about("Members").subcommand(join);
+        Command::new("example").about("An example").subcommand(cluster).subcommand(hidden)
+    }
+
+    #[test]
+    fn each_command_that_help_shows_has_a_page_under_its_whole_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        write_pages(example(), folder.path()).expect("written");
+        let entries = std::fs::read_dir(folder.path()).expect("readable");
+        let mut names: Vec<_> = entries.map(|entry| entry.expect("an entry").file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["example-cluster-join.1", "example-cluster.1", "example.1"]);
+        let page = std::fs::read_to_string(folder.path().join("example-cluster-join.1"));
+        assert!(page.expect("readable").contains("Add nodes"));
+    }
+}
