@@ -44,7 +44,8 @@ impl Container {
         let mut script = String::from("set -eu\n");
         for (folder, place, is_read) in &self.volumes {
             let (folder, place) = (word(folder), word(place));
-            writeln!(script, "mkdir -p {folder} {place}\nmount --bind {folder} {place}").expect("memory");
+            writeln!(script, "mkdir -p {folder} {place}\nmount --bind {folder} {place}")
+                .expect("memory");
             if *is_read {
                 writeln!(script, "mount -o remount,bind,ro {place}").expect("memory");
             }
@@ -105,7 +106,8 @@ pub fn kubernetes_forms_a_cluster() {
     // The secret that an operator makes (docs/packages.md).
     let secret = folder.path().join("secret");
     fs::create_dir(&secret).expect("a folder");
-    fs::write(secret.join("cluster.secret"), "a secret of thirty-two bytes or so\n").expect("a file");
+    fs::write(secret.join("cluster.secret"), "a secret of thirty-two bytes or so\n")
+        .expect("a file");
     let tokens = place_of(&secret, "tokens");
     let token = chronos(&["token", "new", "--name", "test", "--role", "client", "--file", &tokens]);
     let replicas = set["spec"]["replicas"].as_u64().expect("a number");
@@ -186,7 +188,8 @@ fn run(folder: &Path, containers: &[Container], hosts: &str, token: Option<&str>
     writeln!(script, "{loadgen} sink --sink-listen 10.254.0.1:9000 >pops &").expect("memory");
     for one in containers {
         let status = format!("{} cluster status --admin {}:7254", word(CHRONOS), one.ip);
-        writeln!(script, "until {status} >status 2>&1; do sleep 0.2; done; cat status").expect("memory");
+        writeln!(script, "until {status} >status 2>&1; do sleep 0.2; done; cat status")
+            .expect("memory");
     }
     let authorization = token.map(|token| format!("-H 'Authorization: Bearer {token}'"));
     let authorization = authorization.unwrap_or_default();
@@ -194,7 +197,8 @@ fn run(folder: &Path, containers: &[Container], hosts: &str, token: Option<&str>
     let create = format!("http://{}:7253/timers -d '{timer}'", containers[0].ip);
     if token.is_some() {
         // Without a token nobody creates a timer.
-        writeln!(script, "[ \"$(curl -s -o /dev/null -w '%{{http_code}}' {create})\" = 401 ]").expect("memory");
+        writeln!(script, "[ \"$(curl -s -o /dev/null -w '%{{http_code}}' {create})\" = 401 ]")
+            .expect("memory");
     }
     writeln!(script, "curl -s -f {authorization} {create}").expect("memory");
     script.push_str("until grep -q '^1 callback' pops; do sleep 0.1; done\necho popped\n");
@@ -208,7 +212,8 @@ fn run(folder: &Path, containers: &[Container], hosts: &str, token: Option<&str>
     }
     let output = shell.output_tied().expect("unshare runs");
     let mut said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    for file in (0..containers.len()).map(|number| format!("log{number}")).chain(["status".into()]) {
+    for file in (0..containers.len()).map(|number| format!("log{number}")).chain(["status".into()])
+    {
         said += &fs::read_to_string(folder.join(file)).unwrap_or_default();
     }
     assert!(output.status.success() && said.contains("popped"), "{}\n{said}", output.status);

@@ -5,8 +5,11 @@ use kit::documents::{read, root};
 /// The instructions: a word and the rest, lines that go on joined.
 fn instructions(text: &str) -> Vec<(String, String)> {
     let text = text.replace("\\\n", " ");
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let split = |line: &str| line.split_once(' ').map(|(word, rest)| (word.to_owned(), rest.trim().to_owned()));
+    let lines =
+        text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let split = |line: &str| {
+        line.split_once(' ').map(|(word, rest)| (word.to_owned(), rest.trim().to_owned()))
+    };
     lines.map(|line| split(line).unwrap_or_else(|| panic!("{line}"))).collect()
 }
 
@@ -16,7 +19,17 @@ pub fn dockerfile() {
         found.iter().filter(|one| one.0 == word).map(|one| one.1.as_str()).collect()
     };
     let known = [
-        "FROM", "RUN", "WORKDIR", "COPY", "ARG", "USER", "VOLUME", "EXPOSE", "STOPSIGNAL", "ENTRYPOINT", "CMD",
+        "FROM",
+        "RUN",
+        "WORKDIR",
+        "COPY",
+        "ARG",
+        "USER",
+        "VOLUME",
+        "EXPOSE",
+        "STOPSIGNAL",
+        "ENTRYPOINT",
+        "CMD",
     ];
     assert!(found.iter().all(|one| known.contains(&one.0.as_str())), "{found:?}");
     let from = all("FROM");
@@ -28,7 +41,11 @@ pub fn dockerfile() {
     let wanted = read("Cargo.toml");
     let wanted = wanted.lines().find_map(|line| line.strip_prefix("rust-version = \""));
     let wanted = wanted.expect("a version of Rust").trim_end_matches('"');
-    assert!(from[0].starts_with(&format!("rust:{wanted}-")), "{} builds what needs {wanted}", from[0]);
+    assert!(
+        from[0].starts_with(&format!("rust:{wanted}-")),
+        "{} builds what needs {wanted}",
+        from[0]
+    );
     let user = all("USER");
     assert_eq!(user.len(), 1);
     let ids: Vec<u32> = user[0].split(':').map(|id| id.parse().expect("a number")).collect();

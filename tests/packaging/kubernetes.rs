@@ -3,8 +3,8 @@
 use kit::documents::{read, root};
 use serde_json::Value;
 
-use crate::yaml::{document_of, documents_of, list, members, text, texts};
 use crate::chronos;
+use crate::yaml::{document_of, documents_of, list, members, text, texts};
 
 pub const FILE: &str = "packaging/kubernetes/chronos.yaml";
 
@@ -50,16 +50,17 @@ pub fn references() {
     }
     let set = the(&documents, "StatefulSet");
     let labels = set.pointer("/spec/template/metadata/labels").expect("labels");
-    let selectors = ["Service", "PodDisruptionBudget", "NetworkPolicy", "StatefulSet"].map(|kind| {
-        let place = match kind {
-            "Service" => "/spec/selector",
-            "NetworkPolicy" => "/spec/podSelector/matchLabels",
-            _ => "/spec/selector/matchLabels",
-        };
-        let found = of_kind(&documents, kind);
-        assert!(!found.is_empty(), "{kind}");
-        found.iter().all(|one| selects(one.pointer(place).expect("a selector"), labels))
-    });
+    let selectors =
+        ["Service", "PodDisruptionBudget", "NetworkPolicy", "StatefulSet"].map(|kind| {
+            let place = match kind {
+                "Service" => "/spec/selector",
+                "NetworkPolicy" => "/spec/podSelector/matchLabels",
+                _ => "/spec/selector/matchLabels",
+            };
+            let found = of_kind(&documents, kind);
+            assert!(!found.is_empty(), "{kind}");
+            found.iter().all(|one| selects(one.pointer(place).expect("a selector"), labels))
+        });
     assert_eq!(selectors, [true; 4], "each selects the pods");
     let pod = set.pointer("/spec/template/spec").expect("a pod");
     let accounts = names(&documents, "ServiceAccount");
@@ -79,7 +80,8 @@ pub fn references() {
 }
 
 fn pods_have_what_they_mount(documents: &[Value], set: &Value, pod: &Value) {
-    let claims = list(set, "spec/volumeClaimTemplates").iter().map(|one| text(one, "metadata/name"));
+    let claims =
+        list(set, "spec/volumeClaimTemplates").iter().map(|one| text(one, "metadata/name"));
     let volumes: Vec<&str> =
         list(pod, "volumes").iter().map(|one| text(one, "name")).chain(claims).collect();
     for volume in list(pod, "volumes") {
@@ -121,7 +123,10 @@ pub fn rights() {
     }
     let policy = the(&documents, "NetworkPolicy");
     for rule in list(policy, "spec/ingress") {
-        assert!(!list(rule, "from").is_empty() && !list(rule, "ports").is_empty(), "open to all: {rule}");
+        assert!(
+            !list(rule, "from").is_empty() && !list(rule, "ports").is_empty(),
+            "open to all: {rule}"
+        );
     }
     assert!(pod["terminationGracePeriodSeconds"].as_u64().is_some_and(|seconds| seconds >= 15));
 }
@@ -130,7 +135,8 @@ pub fn variables_are_keys() {
     let reference = chronos(&["--print-reference-config"]);
     let documents = documents_of(FILE);
     let pod = the(&documents, "StatefulSet").pointer("/spec/template/spec").expect("a pod");
-    let of_pod = list(&list(pod, "containers")[0], "env").iter().map(|one| text(one, "name").to_owned());
+    let of_pod =
+        list(&list(pod, "containers")[0], "env").iter().map(|one| text(one, "name").to_owned());
     let compose = document_of(crate::compose::FILE);
     let of_compose = crate::compose::nodes(&compose).into_iter();
     let of_compose = of_compose.flat_map(|node| members(node.1, "environment").keys().cloned());

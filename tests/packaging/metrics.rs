@@ -79,8 +79,10 @@ pub fn names_are_served() {
     for name in files_below("packaging/grafana") {
         let dashboard: Value = serde_json::from_str(&read(&name)).expect(&name);
         panels += list(&dashboard, "panels").len();
-        let mut ids: Vec<i64> =
-            list(&dashboard, "panels").iter().map(|one| one["id"].as_i64().expect("an id")).collect();
+        let mut ids: Vec<i64> = list(&dashboard, "panels")
+            .iter()
+            .map(|one| one["id"].as_i64().expect("an id"))
+            .collect();
         ids.dedup();
         assert_eq!(ids.len(), list(&dashboard, "panels").len(), "{name}: ids");
         let mut found = Vec::new();
