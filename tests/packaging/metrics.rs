@@ -42,7 +42,6 @@ fn served() -> BTreeSet<String> {
     let admin = admin.expect("the node tells where its admin API is");
     let page = request(admin, "GET", "/metrics", "").expect("an answer").body;
     node.kill().and_then(|()| node.wait()).expect("it was running");
-    let page = String::from_utf8_lossy(&page).into_owned();
     let samples = page.lines().filter(|line| !line.starts_with('#'));
     samples.filter_map(|line| Some(line.split(['{', ' ']).next()?.to_owned())).collect()
 }
