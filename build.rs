@@ -1,6 +1,7 @@
 //! Tells the program which commit it is built from.
 //!
-//! - `CHRONOS_COMMIT` in the environment says it: packages are built so, also from sources without git.
+//! - `CHRONOS_COMMIT` in the environment says it. Packages are built so, and sources without git
+//!   can be.
 //! - A release build asks git. Without git, or outside of a repository, no commit is named.
 //! - A debug build names none: each commit would build the whole program anew.
 

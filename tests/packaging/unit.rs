@@ -50,6 +50,7 @@ pub fn scripts_are_scripts() {
     }
     for script in ["packaging/build", "packaging/test", "packaging/test-deb"] {
         other("bash", &["-n", script]).expect("bash is there");
+        other("shellcheck", &["--severity=warning", script]);
         count += 1;
     }
     assert_eq!(count, 10);
