@@ -198,7 +198,8 @@ fn run(folder: &Path, containers: &[Container], hosts: &str, token: Option<&str>
     }
     let authorization = token.map(|token| format!("-H 'Authorization: Bearer {token}'"));
     let authorization = authorization.unwrap_or_default();
-    let timer = r#"{"timing":{"interval":0.1},"callback":{"http":{"uri":"http://10.254.0.1:9000/","opaque":"x"}}}"#;
+    let callback = r#"{"http":{"uri":"http://10.254.0.1:9000/","opaque":"x"}}"#;
+    let timer = format!(r#"{{"timing":{{"interval":0.1}},"callback":{callback}}}"#);
     let create = format!("http://{}:7253/timers -d '{timer}'", containers[0].ip);
     if token.is_some() {
         // Without a token nobody creates a timer.
