@@ -1,7 +1,7 @@
 //! `completions` and `man`: what a shell completes and what `man` shows, made from the definition
 //! of the command line itself. The load generator has the same two commands.
 
-use std::io::{Result, Write};
+use std::io::Result;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Command};
@@ -50,9 +50,8 @@ impl ManFlags {
     /// Prints or writes the pages of a command line. Returns the exit code.
     pub fn run(&self, command: Command) -> u8 {
         let Some(folder) = &self.out else {
-            let mut page = Vec::new();
-            return match render(&command, &mut page) {
-                Ok(()) => print(&String::from_utf8_lossy(&page)),
+            return match render(&command) {
+                Ok(page) => print(&page),
                 Err(error) => fail(&error, EXIT_FAILURE),
             };
         };
@@ -67,12 +66,32 @@ impl ManFlags {
 /// `chronos-cluster-join.1`.
 fn write_pages(command: Command, folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder)?;
-    clap_mangen::generate_to(command, folder)
+    let mut command = command.disable_help_subcommand(true);
+    // Gives each command its whole name.
+    command.build();
+    write_page(&command, folder)
 }
 
-/// Renders one page.
-fn render(command: &Command, page: &mut impl Write) -> Result<()> {
-    clap_mangen::Man::new(command.clone()).render(page)
+fn write_page(command: &Command, folder: &Path) -> Result<()> {
+    for below in command.get_subcommands().filter(|command| !command.is_hide_set()) {
+        write_page(below, folder)?;
+    }
+    let name = command.get_display_name().unwrap_or(command.get_name());
+    std::fs::write(folder.join(format!("{name}.1")), render(command)?)
+}
+
+fn render(command: &Command) -> Result<String> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command.clone()).render(&mut page)?;
+    Ok(with_examples(&String::from_utf8_lossy(&page)))
+}
+
+/// Examples and exit codes are lines as they are, and no paragraphs to be filled.
+fn with_examples(page: &str) -> String {
+    let Some((before, rest)) = page.split_once(".SH EXTRA\n") else { return page.to_owned() };
+    let end = rest.find("\n.SH ").map_or(rest.len(), |at| at + 1);
+    let (examples, behind) = rest.split_at(end);
+    format!("{before}.SH EXAMPLES\n.nf\n{}\n.fi\n{behind}", examples.trim_end())
 }
 
 #[cfg(test)]
@@ -83,7 +102,8 @@ mod tests {
         let hidden = Command::new("hidden").hide(true);
         let join = Command::new("join").about("Add nodes");
         let cluster = Command::new("cluster").about("Members").subcommand(join);
-        Command::new("example").about("An example").subcommand(cluster).subcommand(hidden)
+        let command = Command::new("example").about("An example").after_help("  a\n  b");
+        command.version("1").subcommand(cluster).subcommand(hidden)
     }
 
     #[test]
@@ -96,5 +116,9 @@ mod tests {
         assert_eq!(names, ["example-cluster-join.1", "example-cluster.1", "example.1"]);
         let page = std::fs::read_to_string(folder.path().join("example-cluster-join.1"));
         assert!(page.expect("readable").contains("Add nodes"));
+        let page = render(&example()).expect("memory");
+        let (_, examples) = page.split_once(".SH EXAMPLES\n.nf\n").expect("the section");
+        let (examples, behind) = examples.split_once(".fi\n").expect("its end");
+        assert!(examples.contains("a\n  b\n") && behind.starts_with(".SH VERSION"), "{page}");
     }
 }
