@@ -9,8 +9,10 @@ use super::backup::BackupFlags;
 use super::cluster::ClusterFlags;
 use super::journal::JournalFlags;
 use super::key_flags::{admin_settings, help};
+use super::manual::{CompletionsFlags, ManFlags};
 use super::timestamp::TimestampFlags;
 use super::token::TokenFlags;
+use crate::base::version::VERSION;
 use crate::control::config::files::IniFiles;
 use crate::control::launch::Launch;
 
@@ -49,7 +51,7 @@ Exit codes:
 
 /// A timer service: POST a timer, get your bytes back by HTTP at the right millisecond.
 #[derive(Debug, Parser)]
-#[command(name = "chronos", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "chronos", version = VERSION, after_help = EXAMPLES, max_term_width = 100)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Flags {
     /// What to do [default: serve timers]
@@ -155,6 +157,8 @@ pub(super) enum Tool {
     Journal(Box<JournalFlags>),
     Timestamp(Box<TimestampFlags>),
     Token(TokenFlags),
+    Completions(CompletionsFlags),
+    Man(ManFlags),
 }
 
 impl Flags {

@@ -11,6 +11,7 @@ mod exit;
 mod flags;
 mod journal;
 mod key_flags;
+pub mod manual;
 mod node;
 mod runtime;
 mod terminal;
@@ -20,7 +21,7 @@ mod token;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use self::exit::EXIT_USAGE;
 use self::flags::{Flags, Tool};
@@ -40,6 +41,8 @@ pub fn run() -> ExitCode {
         Some(Tool::Journal(flags)) => journal::run(flags),
         Some(Tool::Timestamp(flags)) => timestamp::run(flags),
         Some(Tool::Token(flags)) => token::run(flags),
+        Some(Tool::Completions(flags)) => flags.run(Flags::command()),
+        Some(Tool::Man(flags)) => flags.run(Flags::command()),
         None => run_node(&flags),
     })
 }
