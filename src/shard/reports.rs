@@ -7,7 +7,8 @@
 //! - Its id is made of the timer, the version, the number of the pop and what is reported, and its
 //!   version is that of the timer. So two nodes that report the same pop make one timer, with one
 //!   `webhook-id`.
-//! - A report is given up and counted. It is never reported in turn and never becomes a dead letter.
+//! - A report that is given up is counted. It is never reported in turn, and never becomes a dead
+//!   letter.
 
 use crate::base::ids::{PeerSet, Slot};
 use crate::base::planted::{Bug, is_planted};

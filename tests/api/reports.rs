@@ -32,7 +32,7 @@ fn told(report: &Callback) -> Value {
     assert!(head.starts_with("POST ") && head.contains("\r\nContent-Type: application/json\r\n"));
     assert!(!head.contains("X-Secret"), "that is for the other host: {head}");
     let body: Value = serde_json::from_slice(&report.body).expect("JSON");
-    assert_eq!(body["sequence-number"].as_u64(), Some(u64::from(report.sequence())), "{head}");
+    assert_eq!(body["sequence-number"].as_u64(), Some(report.sequence()), "{head}");
     let due = body["due"].as_str().expect("a time");
     assert!(due.len() == "2026-12-01T09:00:00.000Z".len() && due.ends_with('Z'), "{due}");
     body

@@ -327,7 +327,8 @@ mod tests {
             r#""retry":{"max-attempts":8,"max-age":86400,"initial":1,"multiplier":1.5,"#,
             r#""max":3600,"jitter":0.2},"timeout":15,"dead-letter":{"uri":"http://letters/"},"#,
             r#""on-success":"http://done/","on-failure":"http://failed/"},"#,
-            r#""replays":3,"report":"success","name":"a \"b\"","reliability":{"replication-factor":2},"#,
+            r#""replays":3,"report":"success","name":"a \"b\"","#,
+            r#""reliability":{"replication-factor":2},"#,
             r#""statistics":{"tag-info":[]},"timing":{"at":"2027-01-15T08:00:00.25Z","#,
             r#""sequence-number":0,"start-time-delta":-20,"window":300}}"#,
         );
