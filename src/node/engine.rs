@@ -20,6 +20,7 @@ use crate::node::destinations::Duties;
 use crate::node::handshakes::secured::Kind;
 use crate::node::io::Io;
 use crate::node::journal::disk::Disk;
+use crate::node::list_orders::Ordered;
 use crate::node::meters::CoreMeters;
 use crate::node::owner::Owner;
 use crate::node::peers::sockets::PeerSockets;
@@ -275,8 +276,14 @@ impl Engine {
                 }
                 Command::BackUp => core.back_up(),
                 Command::List(order) => {
-                    let (own, asked) = (ShardIndex(self.own as u16), order.asked.clone());
-                    core.list(now, self.clients.ordered.begin(own, order), asked);
+                    let (own, what) = (ShardIndex(self.own as u16), order.what.clone());
+                    let from = self.clients.ordered.begin(own, order);
+                    match what {
+                        Ordered::List(asked) => core.list(now, from, asked),
+                        Ordered::Timer(target, wanted) => {
+                            core.request(now, from, wanted.request(target));
+                        }
+                    }
                 }
                 Command::Resynchronise => core.resynchronise(now),
                 Command::Copies(copies) => core.merge(now, &copies),

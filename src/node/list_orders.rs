@@ -1,5 +1,5 @@
-//! Pages of lists and numbers of timers that the control thread asks a core for, on behalf of
-//! operators. The core answers into a place of the order; the control thread looks there. Nobody
+//! Pages of lists, numbers of timers and single timers that the control thread asks a core for, on
+//! behalf of operators. The core answers into a place of the order; the control thread looks there. Nobody
 //! waits for a lock.
 
 use std::sync::Arc;
@@ -9,23 +9,51 @@ use crossbeam_queue::ArrayQueue;
 use crate::base::ids::ShardIndex;
 use crate::base::slots::{SlotKey, Slots};
 use crate::core::lists::ListAsked;
-use crate::shard::effects::{Answer, Reply, Requester};
+use crate::shard::effects::{Answer, Reply, Request, Requester, Target};
 
 /// The `connection` of a requester whose answers are for the control thread. No client has it.
 const ORDERED: u32 = u32::MAX - 2;
 
-/// What the control thread wants of all timers.
+/// What an operator asks for.
+#[derive(Clone, Debug)]
+pub enum Ordered {
+    /// A page of a list, or numbers.
+    List(ListAsked),
+    /// What is to be done with one timer.
+    Timer(Target, TimerUse),
+}
+
+/// What is to be done with one timer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimerUse {
+    /// It is read.
+    Read,
+    /// It is deleted.
+    Delete,
+}
+
+impl TimerUse {
+    /// The request of a client who wants the same.
+    pub fn request(self, target: Target) -> Request<'static> {
+        match self {
+            TimerUse::Read => Request::Read(target),
+            TimerUse::Delete => Request::Delete(target),
+        }
+    }
+}
+
+/// What the control thread wants.
 #[derive(Debug)]
 pub struct ListOrder {
-    /// The question.
-    pub asked: ListAsked,
+    /// What it is.
+    pub what: Ordered,
     answer: ArrayQueue<Answer>,
 }
 
 impl ListOrder {
     /// An order without an answer.
-    pub fn new(asked: ListAsked) -> Self {
-        Self { asked, answer: ArrayQueue::new(1) }
+    pub fn new(what: Ordered) -> Self {
+        Self { what, answer: ArrayQueue::new(1) }
     }
 
     /// Takes the answer, if it is there.
@@ -65,7 +93,8 @@ mod tests {
     #[test]
     fn an_answer_finds_its_order() {
         let mut orders = ListOrders::default();
-        let order = Arc::new(ListOrder::new(ListAsked::Count { has_spans: true }));
+        let asked = ListAsked::Count { has_spans: true };
+        let order = Arc::new(ListOrder::new(Ordered::List(asked)));
         let to = orders.begin(ShardIndex(0), order.clone());
         orders.end(Reply::at_once(Requester { connection: 7, ..to }, Answer::NotFound));
         assert_eq!(order.answer(), None, "that was a client's");

@@ -1,5 +1,5 @@
-//! The admin API: `/healthz`, `/readyz`, `/metrics`, `/status`, `/statistics/tags`, `/cluster` on a
-//! listener of its own. A connection carries one request. The head must be there within 3 s, and
+//! The admin API: `/healthz`, `/readyz`, `/metrics`, `/status`, `/statistics/tags`, `/cluster`, what
+//! the console asks for, and the console itself, on a listener of its own. A connection carries one request. The head must be there within 3 s, and
 //! the connection ends within 10 s. So a client can hold neither memory nor the control thread.
 
 use std::sync::Arc;
@@ -15,15 +15,17 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use tokio::net::TcpListener;
 
-use super::destinations;
+use super::alarm_board::{self, AlarmBoard};
 use super::doors::AdminDoors;
-use super::guard::{RequestGuard, SharedTokens, guard};
+use super::facts::{self, Facts, SharedConfiguration};
+use super::guard::{ACCESS_PATH, RequestGuard, SharedTokens, guard};
 use super::listener::{AdminListener, SharedAcceptor, Times};
-use super::metrics;
+use super::members::{self, MemberBoard};
 use super::node_view::{NodeState, NodeView};
+use super::overview::{self, DueBoard};
 use super::problems::as_problem;
 use super::process::{self, ProcessUse};
-use super::{status, timers};
+use super::{console, destinations, metrics, one_timer, status, timers};
 use crate::control::cluster::desk::OrderError;
 use crate::control::recovery_progress::progress;
 use crate::control::tags::board::{Members, TagBoard};
@@ -35,13 +37,20 @@ const TIMES: Times = Times { head: Duration::from_secs(3), life: Duration::from_
 /// 255 bytes.
 const BODY_BYTES_MAX: usize = 128 << 10;
 
-const NOT_FOUND: &str = "the admin API has /healthz, /readyz, /metrics, /status, /cluster, \
-     /destinations[/<HOST>], /timers[/count], /statistics/tags[/<TAG>]\n";
+const NOT_FOUND: &str = "the admin API has / (the console), /healthz, /readyz, /metrics, /status, \
+     /overview, /alarms, /config, /journal, /timestamp, /access, /cluster[/members], \
+     /destinations[/<HOST>], /timers[/count], /timers/<ID>, /timers/by-name/<NAME>, \
+     /statistics/tags[/<TAG>]\n";
 
 /// What the handlers read.
 #[derive(Clone)]
 pub(crate) struct AdminState {
-    view: NodeView,
+    pub(super) view: NodeView,
+    pub(super) facts: Arc<Facts>,
+    pub(super) configuration: SharedConfiguration,
+    pub(super) alarms: AlarmBoard,
+    pub(super) due: DueBoard,
+    pub(super) members: MemberBoard,
     process: fn(Instant) -> ProcessUse,
     tags: Arc<TagBoard>,
     guard: Arc<RequestGuard>,
@@ -64,12 +73,33 @@ impl AdminState {
     ) -> Self {
         let tags = Arc::new(TagBoard::new(Arc::clone(&view.meters), tags_max));
         let guard = Arc::new(RequestGuard::new(hosts, Arc::clone(&view.cluster), tokens));
-        Self { view, process: process::read, tags, guard }
+        Self {
+            view,
+            facts: Arc::default(),
+            configuration: SharedConfiguration::default(),
+            alarms: AlarmBoard::default(),
+            due: DueBoard::default(),
+            members: MemberBoard::default(),
+            process: process::read,
+            tags,
+            guard,
+        }
     }
 
-    /// Sets which members are asked for `/statistics/tags?scope=cluster`. Until this is called,
-    /// such a request is answered 501.
+    /// The same with what is shown of the configuration, and of alarms.
+    pub(crate) fn with(
+        self,
+        facts: Facts,
+        configuration: SharedConfiguration,
+        alarms: AlarmBoard,
+    ) -> Self {
+        Self { facts: Arc::new(facts), configuration, alarms, ..self }
+    }
+
+    /// Sets which members are asked for `/statistics/tags?scope=cluster` and `/cluster/members`.
+    /// Until this is called, the former is answered 501.
     pub(crate) fn set_members(&self, members: Members) {
+        self.members.set_members(members.clone());
         self.tags.set_members(members);
     }
 }
@@ -92,6 +122,14 @@ pub(crate) async fn serve(doors: AdminDoors, acceptor: Option<SharedAcceptor>, s
 
 fn router(state: AdminState) -> Router {
     Router::new()
+        .route(console::PATH, get(console::page))
+        .route(ACCESS_PATH, get(access))
+        .route("/overview", get(overview::overview))
+        .route("/alarms", get(alarm_board::alarms))
+        .route("/config", get(facts::config))
+        .route("/journal", get(facts::journal))
+        .route("/timestamp", get(facts::timestamp))
+        .route("/cluster/members", get(members::members))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics_text))
@@ -110,6 +148,11 @@ fn router(state: AdminState) -> Router {
         .route("/statistics/tags/{*tag}", get(one_tag))
         .route("/timers", get(timers::list))
         .route("/timers/count", get(timers::count))
+        .route("/timers/{id}", get(one_timer::show).delete(one_timer::delete))
+        .route(
+            "/timers/by-name/{*name}",
+            get(one_timer::show_named).delete(one_timer::delete_named),
+        )
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         // Inside of the guard, so that what it refuses wakes no core.
         .layer(from_fn_with_state(state.clone(), after_refresh))
@@ -164,6 +207,11 @@ async fn readyz(State(state): State<AdminState>) -> Response {
         NodeState::Serving => "ready\n".into_response(),
         other => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", other.name())).into_response(),
     }
+}
+
+/// Answers what whoever asks may do.
+async fn access(State(state): State<AdminState>, headers: HeaderMap) -> Response {
+    json_text(&state.guard.access(&headers))
 }
 
 async fn metrics_text(State(state): State<AdminState>) -> Response {
@@ -238,7 +286,7 @@ fn ordered(state: &AdminState, result: Result<(), OrderError>) -> Response {
     }
 }
 
-fn json_text(document: &serde_json::Value) -> Response {
+pub(super) fn json_text(document: &serde_json::Value) -> Response {
     ([(CONTENT_TYPE, "application/json")], format!("{document:#}\n")).into_response()
 }
 

@@ -12,12 +12,11 @@ use crate::cluster::view::View;
 use crate::control::cluster::desk::ClusterDesk;
 use crate::control::destinations::desk::DestinationDesk;
 use crate::control::timestamp::board::TimestampBoard;
-use crate::core::lists::ListAsked;
 use crate::node::NodeHandle;
 use crate::node::commands::{Command, Commander};
 use crate::node::journal::backup::{BackedUp, BackupError};
 use crate::node::journal::segments::Backups;
-use crate::node::list_orders::ListOrder;
+use crate::node::list_orders::{ListOrder, Ordered};
 use crate::node::meters::CoreMeters;
 use crate::shard::effects::Answer;
 
@@ -141,10 +140,10 @@ impl NodeView {
         }
     }
 
-    /// Has a core put a page of a list or numbers together. `None`: the cores are too busy, or
-    /// hang.
-    pub(crate) async fn list(&self, asked: ListAsked) -> Option<Answer> {
-        let order = Arc::new(ListOrder::new(asked));
+    /// Has a core put a page of a list or numbers together, or do something with a timer. `None`:
+    /// the cores are too busy, or hang.
+    pub(crate) async fn list(&self, what: Ordered) -> Option<Answer> {
+        let order = Arc::new(ListOrder::new(what));
         if !self.commander.as_ref()?.list(Arc::clone(&order)) {
             return None;
         }

@@ -44,6 +44,12 @@ pub(super) fn render(view: &NodeView, process: ProcessUse) -> Value {
     })
 }
 
+/// The node's figure of a meter: the sum over its cores, or the largest.
+pub(super) fn total_of(lists: &[Vec<(&'static str, bool, &'static str, u64)>], name: &str) -> u64 {
+    let figures = lists.iter().flatten().filter(|meter| meter.0 == name).map(|meter| meter.3);
+    if is_extreme(name) { figures.max().unwrap_or(0) } else { figures.fold(0, u64::wrapping_add) }
+}
+
 /// Reports whether the node's figure is the largest of its cores' figures. All other figures of the
 /// node are sums.
 fn is_extreme(name: &str) -> bool {

@@ -11,6 +11,7 @@ use super::node_view::NodeView;
 use crate::core::lists::ListAsked;
 use crate::node::clients::document::write_document;
 use crate::node::clients::list_answers::{write_count, write_list};
+use crate::node::list_orders::Ordered;
 use crate::ring;
 use crate::shard::effects::{Answer, Internal};
 use crate::wire::list_query::{ListQuery, ListQueryError, read_count_query};
@@ -33,20 +34,25 @@ async fn answer(view: &NodeView, asked: Result<ListAsked, ListQueryError>) -> Re
         Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
     };
     let mut body = Vec::new();
-    match view.list(asked).await {
+    match view.list(Ordered::List(asked)).await {
         Some(Answer::Internal(internal)) => match *internal {
             Internal::List(page) => write_list(&page, write_document, &mut body),
             Internal::Count(count) => write_count(&count, &mut body),
             _ => {}
         },
         Some(Answer::Refused(refusal)) => {
-            return (StatusCode::SERVICE_UNAVAILABLE, format!("{refusal}\n")).into_response();
+            return refused(Some(refusal.to_string()));
         }
         _ => {}
     }
     if body.is_empty() {
-        let reason = "the cores do not answer; retry in a moment\n";
-        return (StatusCode::SERVICE_UNAVAILABLE, reason).into_response();
+        return refused(None);
     }
     ([(CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// Answers that the cores did not do what was asked.
+pub(super) fn refused(reason: Option<String>) -> Response {
+    let reason = reason.unwrap_or_else(|| "the cores do not answer; retry in a moment".to_owned());
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response()
 }
