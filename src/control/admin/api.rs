@@ -290,6 +290,11 @@ pub(super) fn json_text(document: &serde_json::Value) -> Response {
     ([(CONTENT_TYPE, "application/json")], format!("{document:#}\n")).into_response()
 }
 
+/// The same in one line, for what is asked for often.
+pub(super) fn json_line(document: &serde_json::Value) -> Response {
+    ([(CONTENT_TYPE, "application/json")], format!("{document}\n")).into_response()
+}
+
 /// Answers every statistics tag of this node, or with `?scope=cluster` of all members.
 async fn all_tags(State(state): State<AdminState>, uri: Uri, headers: HeaderMap) -> Response {
     tags_answer(&state, None, (&uri, &headers)).await

@@ -2,11 +2,10 @@
 //! value and where the value comes from (`/config`).
 
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::api::{AdminState, json_text};
+use super::api::{AdminState, json_line, json_text};
 use super::overview::histogram;
 use crate::control::config::keys::{KEYS, SECTIONS};
 use crate::control::config::settings::Config;
@@ -75,9 +74,9 @@ pub(super) async fn journal(State(state): State<AdminState>) -> Response {
     let meters = &state.view.meters;
     let sum = |of: fn(&CoreMeters) -> &Meter| meters.iter().map(|core| of(core).get()).sum::<u64>();
     let Some((directory, mode)) = &state.facts.journal else {
-        return json_text(&json!({ "mode": "off" }));
+        return json_line(&json!({ "mode": "off" }));
     };
-    json_text(&json!({
+    json_line(&json!({
         "mode": mode,
         "directory": directory,
         "segments": sum(|core| &core.journal_segments),
@@ -103,11 +102,8 @@ pub(super) async fn journal(State(state): State<AdminState>) -> Response {
 /// Answers how timestamps are: who is master, until when, and how far they are from the clock.
 pub(super) async fn timestamp(State(state): State<AdminState>) -> Response {
     match &state.view.timestamps {
-        Some(board) => json_text(&board.render(crate::ring::now())),
-        None => {
-            let told = "timestamps are off; set enabled = true in [timestamp]\n";
-            (StatusCode::NOT_FOUND, told).into_response()
-        }
+        Some(board) => json_line(&board.render(crate::ring::now())),
+        None => json_line(&json!({ "role": "off" })),
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-use super::api::{AdminState, json_text};
+use super::api::{AdminState, json_line};
 use crate::control::http_client::{HttpClient, HttpRequest, is_over_tls};
 use crate::control::tags::board::Members;
 
@@ -67,7 +67,7 @@ pub(super) async fn members(State(state): State<AdminState>, headers: HeaderMap)
     let own = state.view.cluster.render(&state.view.meters);
     let own = json!({ "address": null, "view": own });
     let views: Vec<Value> = std::iter::once(own).chain(others).collect();
-    json_text(&json!({ "views": views }))
+    json_line(&json!({ "views": views }))
 }
 
 /// Asks all members at the same time.

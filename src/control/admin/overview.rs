@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
 
-use super::api::{AdminState, json_text};
+use super::api::{AdminState, json_line};
 use super::node_view::NodeView;
 use super::status::total_of;
 use crate::core::lists::ListAsked;
@@ -67,7 +67,7 @@ pub(super) async fn overview(State(state): State<AdminState>) -> Response {
     };
     let [alive, suspect, dead] =
         ["peers_alive", "peers_suspect", "peers_dead"].map(|name| largest(&lists, name));
-    json_text(&json!({
+    json_line(&json!({
         "version": env!("CARGO_PKG_VERSION"),
         "name": view.cluster.own_name(),
         "state": view.state().name(),

@@ -39,7 +39,7 @@ function lineChart(label, series, format) {
     });
     svg.setAttribute("aria-label", `${label} over the last 5 minutes; now ${words.join(", ")}`);
   };
-  return { node: make("div", { class: "chart" }, svg, legend), show };
+  return { node: make("div", { class: "chart", "data-name": label }, svg, legend), show };
 }
 
 function axes(width, top, y, format) {

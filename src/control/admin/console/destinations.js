@@ -22,7 +22,7 @@ function destinationList(answer, again) {
       "No callback server has pops that wait, run or fail on this node, and none has a rule.");
   }
   return [table(destinationColumns(again), rows, "Destinations"),
-    answer.next ? make("div", { class: "inside" }, make("small", {},
+    answer.next ? make("div", { class: "foot" }, make("small", {},
       "There are more; chronos shows the first 200 here.")) : null].filter(Boolean);
 }
 

@@ -82,7 +82,7 @@ function letterList(all, page, show, again) {
       "dead_letters.plain is set.")].filter(Boolean);
   }
   return [incompleteNotice(page.incomplete), table(letterColumns(again), all, "Dead letters"),
-    make("div", { class: "inside row spread" }, make("small", {},
+    make("div", { class: "foot" }, make("small", {},
       plural(all.length, "dead letter", "dead letters")),
     page.cursor ? button("More", () => show(page.cursor)) : null)].filter(Boolean);
 }

@@ -62,15 +62,16 @@ function journalWarnings(journal) {
 
 function timestampsPage(root) {
   const place = live("/timestamp", 3_000, "timestamps", timestampParts);
-  const head = pageHead("Timestamps", "Strictly increasing numbers for all clients, given out by " +
-    "one master at a time.");
-  // A node that serves none says so with 404: that is no failure.
-  const shown = make("div", {}, place.node);
-  root.append(head, shown);
+  root.append(pageHead("Timestamps", "Strictly increasing numbers for all clients, given out by " +
+    "one master at a time."), place.node);
   return place.stop;
 }
 
 function timestampParts(board) {
+  if (board.role === "off") {
+    return make("section", { class: "panel" }, empty("Timestamps are off",
+      "This node hands out none. Set enabled = true in [timestamp] and restart the node."));
+  }
   const lead = board.behind_ms > 0 ? [`−${lasting(board.behind_ms)}`, ""]
     : split(lasting(board.ahead_ms));
   return [
@@ -132,15 +133,15 @@ function configurationList({ sections }, filter, isOnlyChanged) {
     return make("section", { class: "panel" }, empty("No such key", isOnlyChanged && !word
       ? "Everything is at its default." : "Nothing fits these words."));
   }
-  return make("div", { class: "stack" }, shown.map((section) => make("section", { class: "panel" },
+  return make("div", { class: "stack even" }, shown.map((section) => make("section", { class: "panel" },
     make("header", {}, make("h2", { class: "mono" }, `[${section.name}]`),
       make("small", {}, section.help)), table(CONFIGURATION_COLUMNS, section.keys, section.name))));
 }
 
 const CONFIGURATION_COLUMNS = [
-  { name: "Key", of: (key) => [make("span", { class: "mono" }, key.name),
-    make("details", {}, make("summary", {}, "what it does"), make("p", {}, key.help),
-      make("small", {}, `Default: ${key.default}`))] },
+  { name: "Key", of: (key) => make("details", {},
+    make("summary", { class: "mono", title: "What it does" }, key.name), make("p", {}, key.help),
+    make("p", {}, make("small", {}, `Default: ${key.default}`))) },
   { name: "Value", of: (key) => make("span", { class: "mono" }, key.value) },
   { name: "From", of: (key) => (key.origin === "default" ? make("small", {}, "default")
     : make("span", { class: "tag mono" }, key.origin)) },

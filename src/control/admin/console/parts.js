@@ -24,10 +24,10 @@ function failure(error, thing, retry) {
 }
 
 // A place that shows the answer to a path, asked again from time to time. An error takes the place
-// of what was never shown, and stands above what was.
-function live(path, everyMs, thing, render) {
+// of what was never shown, and stands above what was. `none` shows that there is nothing: a 404.
+function live(path, everyMs, thing, render, none) {
   const above = make("div");
-  const inside = make("div", {}, loading());
+  const inside = make("div", { class: "stack" }, loading());
   const node = make("div", { class: "stack" }, above, inside);
   let shownAt = null;
   above.hidden = true;
@@ -38,6 +38,12 @@ function live(path, everyMs, thing, render) {
     if (shown) inside.replaceChildren(...[shown].flat());
   };
   const fail = (error) => {
+    if (none && error.status === 404 && !error.isUnknownPath) {
+      shownAt = null;
+      above.hidden = true;
+      inside.replaceChildren(none(error));
+      return;
+    }
     if (shownAt === null || error.isUnknownPath || error.status === 401) {
       shownAt = null;
       inside.replaceChildren(failure(error, thing, () => polled.now()));
@@ -57,7 +63,8 @@ function table(columns, rows, label) {
   const kind = (column) => (column.number ? "number" : column.actions ? "actions" : null);
   const cell = (column, row, place) => {
     const attributes = { class: kind(column), "data-label": column.name };
-    const shown = [column.of(row)].flat();
+    const values = [column.of(row)].flat();
+    const shown = values.length ? make("span", { class: "value" }, values) : [];
     return place === 0 ? make("th", { ...attributes, scope: "row" }, shown)
       : make("td", attributes, shown);
   };

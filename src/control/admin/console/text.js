@@ -69,6 +69,7 @@ function moment(text) {
 function share(part, of) {
   if (!isNumber(part) || !isNumber(of) || of <= 0) return NOTHING;
   const percent = (100 * part) / of;
+  if (percent > 0 && percent < 0.1) return "< 0.1 %";
   return `${percent > 0 && percent < 10 ? percent.toFixed(1) : Math.round(percent)} %`;
 }
 

@@ -10,7 +10,9 @@ function oneTimerPage(root, { rest }) {
   const place = live(path, 5_000, "single timers", (timer) => {
     title.textContent = timer.name ?? id.slice(0, 16);
     return timerParts(timer, path, () => place.now());
-  });
+  }, () => make("section", { class: "panel" }, empty("No such timer", "It was cancelled, has " +
+    "popped for the last time, or never was. If it was given up it is among the dead letters.",
+  link("Dead letters", "/dead-letters", { class: "button" }))));
   root.append(link("← Timers", "/timers"), head, place.node);
   return place.stop;
 }

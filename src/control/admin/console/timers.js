@@ -119,10 +119,8 @@ function foundTimers(all, page, more) {
       "No timer of the site fits. Leave a field out, or look at the dead letters: pops that were " +
       "given up are there.")];
   }
-  return [page.incomplete ? make("div", { class: "inside" }, incompleteNotice(page.incomplete))
-    : null,
-  table(TIMER_COLUMNS, all, "Timers found"),
-  make("div", { class: "inside row spread" }, make("small", {},
+  return [incompleteNotice(page.incomplete), table(TIMER_COLUMNS, all, "Timers found"),
+  make("div", { class: "foot" }, make("small", {},
     `${plural(all.length, "timer", "timers")}${page.cursor ? " so far" : ", these are all"}`),
   page.cursor ? button("More", more) : null)];
 }
