@@ -1,7 +1,9 @@
 // Charts: lines over the last minutes, and bars. Plain SVG and boxes.
 
 const CHART_SPAN_MS = 5 * 60_000;
-const CHART = { height: 168, left: 54, right: 10, top: 10, bottom: 24 };
+// A chart that has just begun shows so much.
+const CHART_SPAN_MIN_MS = 30_000;
+const CHART = { height: 168, left: 62, right: 10, top: 10, bottom: 24 };
 
 // The least 1, 2 or 5 times a power of ten that is not below.
 function niceTop(value) {
@@ -24,25 +26,27 @@ function lineChart(label, series, format) {
     svg.setAttribute("viewBox", `0 0 ${width} ${CHART.height}`);
     const now = samples.length ? samples[samples.length - 1].at : Date.now();
     const since = samples.filter((sample) => sample.at >= now - CHART_SPAN_MS);
+    const age = since.length ? now - since[0].at : 0;
+    const span = Math.min(CHART_SPAN_MS, Math.max(CHART_SPAN_MIN_MS, age));
     const figures = since.flatMap((sample) => series.map((one) => one.of(sample)));
     const top = niceTop(Math.max(0, ...figures.filter(isNumber)));
     const inner = width - CHART.left - CHART.right;
-    const x = (at) => CHART.left + inner * (1 - (now - at) / CHART_SPAN_MS);
+    const x = (at) => CHART.left + inner * (1 - (now - at) / span);
     const tall = CHART.height - CHART.top - CHART.bottom;
     const y = (figure) => CHART.top + tall * (1 - figure / top);
-    svg.replaceChildren(...axes(width, top, y, format), ...series.flatMap((one, place) =>
+    svg.replaceChildren(...axes(width, top, y, format, span), ...series.flatMap((one, place) =>
       lineOf(since, one, place, { x, y })));
     const words = series.map((one, place) => {
       const last = since.length ? one.of(since[since.length - 1]) : null;
       keys[place].latest.textContent = isNumber(last) ? format(last) : NOTHING;
       return `${one.name} ${keys[place].latest.textContent}`;
     });
-    svg.setAttribute("aria-label", `${label} over the last 5 minutes; now ${words.join(", ")}`);
+    svg.setAttribute("aria-label", `${label} over the last ${lasting(span)}; now ${words.join(", ")}`);
   };
   return { node: make("div", { class: "chart", "data-name": label }, svg, legend), show };
 }
 
-function axes(width, top, y, format) {
+function axes(width, top, y, format, span) {
   const right = width - CHART.right;
   const lines = [0, top / 2, top].map((figure) => [
     draw("line", { class: "grid", x1: CHART.left, x2: right, y1: y(figure), y2: y(figure) }),
@@ -50,7 +54,7 @@ function axes(width, top, y, format) {
   ]);
   const under = CHART.height - 5;
   return [...lines.flat(),
-    draw("text", { x: CHART.left, y: under }, "5 min ago"),
+    draw("text", { x: CHART.left, y: under }, `${lasting(span)} ago`),
     draw("text", { x: right, y: under, "text-anchor": "end" }, "now")];
 }
 

@@ -18,9 +18,9 @@ function clusterParts({ views }) {
     ...clusterWarnings(own, views),
     make("section", { class: "panel" }, make("header", {}, make("h2", {}, "Who believes whom")),
       beliefs(own, known)),
-    make("div", { class: "columns" },
-      panel("Moving timers", movement(walking, own)),
-      panel("Members", versions(own, views))),
+    make("section", { class: "panel" }, make("header", {}, make("h2", {}, "Members")),
+      versions(own, views)),
+    panel("Moving timers", movement(walking, own)),
     own.sites?.length ? make("section", { class: "panel" },
       make("header", {}, make("h2", {}, "Other sites")), siteTable(own.sites)) : "",
   ];
@@ -54,7 +54,7 @@ function beliefs(own, known) {
   const columns = [
     { name: "Member", of: (name) => [make("span", { class: "mono" }, name), " ",
       roleOf(own, name)] },
-    ...known.map(({ view }) => ({ name: `seen by ${view.name}`, of: (name) => {
+    ...known.map(({ view }) => ({ name: `Seen by ${view.name}`, of: (name) => {
       const [words, mood] = LIVES[word(view, name)] ?? [word(view, name), ""];
       return pill(words, mood);
     } })),
