@@ -111,9 +111,16 @@ function poll(path, everyMs, take, fail) {
   };
 }
 
+// Whether others can read what this page sends. A token is not sent to where they can.
+const isInTheClear = location.protocol !== "https:"
+  && !/^(localhost|127\.[\d.]+|\[::1\])$/.test(location.hostname);
+const CLEAR_WORDS = "A token is sent over TLS or to loopback alone: open this page at [admin] " +
+  "listen_tls, or through a tunnel.";
+
 // Why orders are not for whoever looks; null: they are.
 function orderHindrance() {
   if (!store.access || store.access["may-order"]) return null;
+  if (isInTheClear) return `Orders need the token of an operator. ${CLEAR_WORDS}`;
   return store.access.role
     ? `Your token is one of a ${store.access.role}; orders need one of an operator.`
     : "Orders need the token of an operator: the button Token, above.";

@@ -97,6 +97,10 @@ function showAccess() {
 }
 
 async function askForToken() {
+  if (isInTheClear) {
+    note(CLEAR_WORDS, true);
+    return;
+  }
   const said = await question("Token", "A line of auth.tokens_file stands for it: any role looks, " +
     "an operator gives orders. It is kept until this tab is closed, and sent to this node alone. " +
     "An empty field forgets it.", "Use",
