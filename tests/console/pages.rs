@@ -1,10 +1,13 @@
 //! Every page: it loads by itself, complains of nothing, and fits.
 
+use std::path::Path;
+
+use kit::children::{self, Tied};
 use kit::runner::Story;
 use serde_json::json;
 
 use crate::browser::Browser;
-use crate::node::{Node, callback_server, timer};
+use crate::node::{Node, callback_server, place, timer};
 
 pub const STORIES: &[Story] = &[
     ("pages::every_page_loads_by_itself_and_fits", every_page_loads_by_itself_and_fits),
@@ -25,7 +28,8 @@ const PAGES: [(&str, &str, &str); 9] = [
 ];
 
 fn every_page_loads_by_itself_and_fits() {
-    let node = Node::start("");
+    let folder = tempfile::tempdir().expect("a folder");
+    let node = Node::start(&timestamps_in(folder.path()));
     let (good, _) = callback_server(200);
     let (bad, _) = callback_server(503);
     for n in 0..40 {
@@ -66,6 +70,17 @@ fn every_page_loads_by_itself_and_fits() {
             }
         }
     }
+}
+
+/// Makes the file of a server of timestamps. Returns the lines of its configuration.
+fn timestamps_in(folder: &Path) -> String {
+    let file = folder.join("timestamps").display().to_string();
+    let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
+    let made = command.args(["timestamp", "init", "--file", &file]).output_tied();
+    let made = made.expect("the binary runs");
+    assert!(made.status.success(), "{made:?}");
+    let listen = place();
+    format!("[timestamp]\nenabled = true\nlisten = \"{listen}\"\nfile = {file:?}\n")
 }
 
 /// Texts whose contrast with what is behind them is below 4.5 (WCAG 2.2, 1.4.3). What is disabled
