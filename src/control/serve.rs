@@ -151,19 +151,17 @@ async fn live(
         destinations: Arc::clone(&view.destinations),
         configuration: SharedConfiguration::new(facts::configuration(config)),
     };
-    let configuration = told.configuration.clone();
-    let alarm_board = AlarmBoard::default();
+    let (configuration, board) = (told.configuration.clone(), AlarmBoard::default());
     view.cluster.connect(source(config, files, (&node, told), originals));
     let addresses = doors.addresses();
     if !addresses.is_empty() {
-        let (tags_max, hosts) = (config.node.limits.tags_max, &config.admin.hosts);
-        let state = AdminState::of(view.clone(), tags_max, hosts, tokens);
-        let state = state.with(Facts::of(config), configuration, alarm_board.clone());
+        let state = admin_state(config, &view, tokens);
+        let state = state.with(Facts::of(config), configuration, board.clone());
         state.set_members(Members { addresses: others(config, &addresses), connector });
         tokio::spawn(api::serve(doors, acceptor, state));
     }
     tokio::spawn(tenants::watch(tenants));
-    spawn_watchers(&view, alarm_board);
+    spawn_watchers(&view, board);
     if let Some(keeper) = &mut keeper {
         keeper.begun().await;
     }
@@ -178,6 +176,10 @@ async fn live(
         keeper.stop().await;
     }
     stop(node, &mut signals, failure).await
+}
+
+fn admin_state(config: &Config, view: &NodeView, tokens: SharedTokens) -> AdminState {
+    AdminState::of(view.clone(), config.node.limits.tags_max, &config.admin.hosts, tokens)
 }
 
 /// Begins what looks at the node from time to time.

@@ -1,6 +1,6 @@
 //! Pages of lists, numbers of timers and single timers that the control thread asks a core for, on
-//! behalf of operators. The core answers into a place of the order; the control thread looks there. Nobody
-//! waits for a lock.
+//! behalf of operators. The core answers into a place of the order; the control thread looks there.
+//! Nobody waits for a lock.
 
 use std::sync::Arc;
 

@@ -11,7 +11,8 @@ use axum::response::Response;
 use serde_json::{Value, json};
 
 use super::alarm_conditions::{CONDITIONS, Condition, Severity, Test};
-use super::api::{AdminState, json_text};
+use super::answers::json_text;
+use super::node_view::NodeView;
 use crate::node::meters::CoreMeters;
 use crate::ring;
 
@@ -51,7 +52,7 @@ impl Watched {
     /// By how much the count has grown in the last minute. Before the first look it was 0.
     fn growth(&mut self, count: u64, now: Instant) -> u64 {
         let is_old = |kept: &(Instant, u64)| now.saturating_duration_since(kept.0) > GROWTH_SPAN;
-        while self.kept.len() > 1 && is_old(&self.kept[1]) {
+        while self.kept.get(1).is_some_and(is_old) {
             self.kept.pop_front();
         }
         let before = match self.kept.front() {
@@ -123,9 +124,12 @@ impl AlarmBoard {
 }
 
 /// Answers the alarms.
-pub(super) async fn alarms(State(state): State<AdminState>) -> Response {
-    state.alarms.look(&state.view.meters, Instant::now(), ring::now().wall.0);
-    json_text(&state.alarms.render(Instant::now()))
+pub(super) async fn alarms(
+    State(board): State<AlarmBoard>,
+    State(view): State<NodeView>,
+) -> Response {
+    board.look(&view.meters, Instant::now(), ring::now().wall.0);
+    json_text(&board.render(Instant::now()))
 }
 
 #[cfg(test)]

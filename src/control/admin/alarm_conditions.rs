@@ -72,7 +72,7 @@ pub(super) const CONDITIONS: [Condition; 26] = [
         test: Test::Above(0),
         figure: |core| core.writes_refused.get(),
         what: "This node takes no writes.",
-        effect: "Clients get 503 for creates, updates and deletes. Timers that are held pop as ever.",
+        effect: "Clients get 503 for creates, updates and deletes. What is held pops as ever.",
         remedy: "Look at the other alarms and at the page of the cluster: they name the cause.",
     },
     Condition {
@@ -82,8 +82,8 @@ pub(super) const CONDITIONS: [Condition; 26] = [
         figure: |core| core.node_full.get(),
         what: "The node is at its limit of timers or of memory.",
         effect: "Other nodes stand in for it. Where none can, writes are answered 503.",
-        remedy: "Compare timers and memory with limits.timers_max and limits.store_bytes_max; raise \
-                 them or add a node.",
+        remedy: "Compare timers and memory with limits.timers_max and limits.store_bytes_max; \
+                 raise these or add a node.",
     },
     Condition {
         name: "journal-stalled",
@@ -92,7 +92,7 @@ pub(super) const CONDITIONS: [Condition; 26] = [
         figure: |core| core.journal_stalled.get(),
         what: "The disk under the journal does not answer.",
         effect: "Writes are answered 503. Pops and reads go on; what was acknowledged is kept.",
-        remedy: "Look at the disk (dmesg, iostat). The node goes on by itself when the disk answers.",
+        remedy: "Look at the disk (dmesg, iostat). The node goes on when the disk answers.",
     },
     Condition {
         name: "journal-full",
@@ -195,7 +195,7 @@ pub(super) const CONDITIONS: [Condition; 26] = [
         figure: |core| core.requests_refused.get(),
         what: "Requests are refused at a limit.",
         effect: "Clients get 503 or 429. The header Reason names the limit.",
-        remedy: "Compare the figures of the overview with [limits] on the page of the configuration.",
+        remedy: "Compare the figures of the overview with [limits] of the configuration.",
     },
     Condition {
         name: "hosts-without-lane",
@@ -219,8 +219,8 @@ pub(super) const CONDITIONS: [Condition; 26] = [
         },
         what: "Timers name hosts to which no callback may go.",
         effect: "Those pops are given up at once.",
-        remedy: "If the host is meant to be reached, name it in callbacks.allow; otherwise find the \
-                 client.",
+        remedy: "If the host is meant to be reached, name it in callbacks.allow; otherwise find \
+                 the client.",
     },
     Condition {
         name: "callbacks-tls",
@@ -257,7 +257,7 @@ pub(super) const CONDITIONS: [Condition; 26] = [
         figure: |core| core.mesh_full.get(),
         what: "One core gets more from the others than it takes.",
         effect: "Requests for its timers are answered 503.",
-        remedy: "Look whether that core is full; raise limits.mesh_queue_max for short bursts only.",
+        remedy: "Look whether that core is full; raise limits.mesh_queue_max for bursts only.",
     },
     Condition {
         name: "connections-refused",
@@ -294,7 +294,7 @@ pub(super) const CONDITIONS: [Condition; 26] = [
         figure: |core| core.peer_tls_failed.get() + core.peer_plain_refused.get(),
         what: "Nodes do not come to TLS with each other, or come without.",
         effect: "They do not copy timers to each other.",
-        remedy: "Give every node cluster.tls and a certificate of cluster.tls_ca with its own name.",
+        remedy: "Give every node cluster.tls and a certificate of cluster.tls_ca in its own name.",
     },
     Condition {
         name: "journal-clock",

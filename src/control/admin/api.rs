@@ -1,6 +1,7 @@
-//! The admin API: `/healthz`, `/readyz`, `/metrics`, `/status`, `/statistics/tags`, `/cluster`, what
-//! the console asks for, and the console itself, on a listener of its own. A connection carries one request. The head must be there within 3 s, and
-//! the connection ends within 10 s. So a client can hold neither memory nor the control thread.
+//! The admin API: `/healthz`, `/readyz`, `/metrics`, `/status`, `/statistics/tags`, `/cluster`,
+//! what the console asks for, and the console, on a listener of its own. A connection carries one
+//! request. The head must be there within 3 s, and the connection ends within 10 s. So a client can
+//! hold neither memory nor the control thread.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use axum::routing::{get, post, put};
 use tokio::net::TcpListener;
 
 use super::alarm_board::{self, AlarmBoard};
+use super::answers::json_text;
 use super::doors::AdminDoors;
 use super::facts::{self, Facts, SharedConfiguration};
 use super::guard::{ACCESS_PATH, RequestGuard, SharedTokens, guard};
@@ -45,12 +47,12 @@ const NOT_FOUND: &str = "the admin API has / (the console), /healthz, /readyz, /
 /// What the handlers read.
 #[derive(Clone)]
 pub(crate) struct AdminState {
-    pub(super) view: NodeView,
-    pub(super) facts: Arc<Facts>,
-    pub(super) configuration: SharedConfiguration,
-    pub(super) alarms: AlarmBoard,
-    pub(super) due: DueBoard,
-    pub(super) members: MemberBoard,
+    view: NodeView,
+    facts: Arc<Facts>,
+    configuration: SharedConfiguration,
+    alarms: AlarmBoard,
+    due: DueBoard,
+    members: MemberBoard,
     process: fn(Instant) -> ProcessUse,
     tags: Arc<TagBoard>,
     guard: Arc<RequestGuard>,
@@ -59,6 +61,36 @@ pub(crate) struct AdminState {
 impl FromRef<AdminState> for NodeView {
     fn from_ref(state: &AdminState) -> Self {
         state.view.clone()
+    }
+}
+
+impl FromRef<AdminState> for Arc<Facts> {
+    fn from_ref(state: &AdminState) -> Self {
+        Arc::clone(&state.facts)
+    }
+}
+
+impl FromRef<AdminState> for SharedConfiguration {
+    fn from_ref(state: &AdminState) -> Self {
+        state.configuration.clone()
+    }
+}
+
+impl FromRef<AdminState> for AlarmBoard {
+    fn from_ref(state: &AdminState) -> Self {
+        state.alarms.clone()
+    }
+}
+
+impl FromRef<AdminState> for DueBoard {
+    fn from_ref(state: &AdminState) -> Self {
+        state.due.clone()
+    }
+}
+
+impl FromRef<AdminState> for MemberBoard {
+    fn from_ref(state: &AdminState) -> Self {
+        state.members.clone()
     }
 }
 
@@ -284,15 +316,6 @@ fn ordered(state: &AdminState, result: Result<(), OrderError>) -> Response {
             (status, format!("{error}\n")).into_response()
         }
     }
-}
-
-pub(super) fn json_text(document: &serde_json::Value) -> Response {
-    ([(CONTENT_TYPE, "application/json")], format!("{document:#}\n")).into_response()
-}
-
-/// The same in one line, for what is asked for often.
-pub(super) fn json_line(document: &serde_json::Value) -> Response {
-    ([(CONTENT_TYPE, "application/json")], format!("{document}\n")).into_response()
 }
 
 /// Answers every statistics tag of this node, or with `?scope=cluster` of all members.

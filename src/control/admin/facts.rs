@@ -1,12 +1,15 @@
 //! What the configuration says that operators look at: limits, the journal, and every key with its
 //! value and where the value comes from (`/config`).
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::api::{AdminState, json_line, json_text};
-use super::overview::histogram;
+use super::answers::{json_line, json_text};
+use super::node_view::NodeView;
+use super::status::histogram_of_all;
 use crate::control::config::keys::{KEYS, SECTIONS};
 use crate::control::config::settings::Config;
 use crate::control::shared::Shared;
@@ -65,15 +68,18 @@ pub(crate) fn configuration(config: &Config) -> Value {
 }
 
 /// Answers the effective configuration.
-pub(super) async fn config(State(state): State<AdminState>) -> Response {
-    json_text(&state.configuration.get())
+pub(super) async fn config(State(configuration): State<SharedConfiguration>) -> Response {
+    json_text(&configuration.get())
 }
 
 /// Answers how the journal is: its size, what of it is live, and how long the disk takes.
-pub(super) async fn journal(State(state): State<AdminState>) -> Response {
-    let meters = &state.view.meters;
+pub(super) async fn journal(
+    State(view): State<NodeView>,
+    State(facts): State<Arc<Facts>>,
+) -> Response {
+    let meters = &view.meters;
     let sum = |of: fn(&CoreMeters) -> &Meter| meters.iter().map(|core| of(core).get()).sum::<u64>();
-    let Some((directory, mode)) = &state.facts.journal else {
+    let Some((directory, mode)) = &facts.journal else {
         return json_line(&json!({ "mode": "off" }));
     };
     json_line(&json!({
@@ -95,13 +101,13 @@ pub(super) async fn journal(State(state): State<AdminState>) -> Response {
         "recovered_bytes": sum(|core| &core.journal_recovered_bytes),
         "recovery_bytes": sum(|core| &core.journal_recovery_bytes),
         "recovered_timers": sum(|core| &core.journal_recovered_timers),
-        "sync": histogram(meters, |core| &core.journal_sync),
+        "sync": histogram_of_all(meters, |core| &core.journal_sync),
     }))
 }
 
 /// Answers how timestamps are: who is master, until when, and how far they are from the clock.
-pub(super) async fn timestamp(State(state): State<AdminState>) -> Response {
-    match &state.view.timestamps {
+pub(super) async fn timestamp(State(view): State<NodeView>) -> Response {
+    match &view.timestamps {
         Some(board) => json_line(&board.render(crate::ring::now())),
         None => json_line(&json!({ "role": "off" })),
     }

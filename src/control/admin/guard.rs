@@ -147,8 +147,8 @@ impl RequestGuard {
         if needs_token { self.tokens.refusal(is_order, headers) } else { None }
     }
 
-    /// Whether the page that asks is one of this listener: the console. Its origin is the name under
-    /// which this request came, and [`RequestGuard::knows`] judges that name.
+    /// Whether the page that asks is one of this listener: the console. Its origin is the name
+    /// under which this request came, and [`RequestGuard::knows`] judges that name.
     fn is_from_own_page(&self, headers: &HeaderMap) -> bool {
         let mut origins = headers.get_all(ORIGIN).iter().map(HeaderValue::as_bytes);
         let mut hosts = headers.get_all(HOST).iter().map(HeaderValue::as_bytes);

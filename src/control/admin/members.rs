@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-use super::api::{AdminState, json_line};
+use super::answers::json_line;
+use super::node_view::NodeView;
 use crate::control::http_client::{HttpClient, HttpRequest, is_over_tls};
 use crate::control::tags::board::Members;
 
@@ -61,10 +62,14 @@ impl MemberBoard {
 }
 
 /// Answers the views of all members, this node's first.
-pub(super) async fn members(State(state): State<AdminState>, headers: HeaderMap) -> Response {
+pub(super) async fn members(
+    State(board): State<MemberBoard>,
+    State(view): State<NodeView>,
+    headers: HeaderMap,
+) -> Response {
     let token = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let others = state.members.answers(token.map(str::to_owned)).await;
-    let own = state.view.cluster.render(&state.view.meters);
+    let others = board.answers(token.map(str::to_owned)).await;
+    let own = view.cluster.render(&view.meters);
     let own = json!({ "address": null, "view": own });
     let views: Vec<Value> = std::iter::once(own).chain(others).collect();
     json_line(&json!({ "views": views }))
@@ -85,13 +90,14 @@ async fn ask(members: &Members, token: Option<&str>) -> Vec<Value> {
             let headers: Vec<_> = token.iter().map(|t| ("Authorization", t.as_str())).collect();
             let request = HttpRequest { headers: &headers, ..HttpRequest::get("/cluster") };
             let answer = client.ask(request).await.and_then(|answer| answer.document::<Value>());
-            match answer {
+            let told = match answer {
                 Ok(view) => json!({ "address": address, "view": view }),
                 Err(error) => json!({ "address": address, "error": error.to_string() }),
-            }
+            };
+            (address, told)
         });
     }
     let mut answers = asked.join_all().await;
-    answers.sort_by_key(|answer| answer["address"].to_string());
-    answers
+    answers.sort_by(|(one, _), (other, _)| one.cmp(other));
+    answers.into_iter().map(|(_, told)| told).collect()
 }

@@ -4,6 +4,7 @@
 pub(crate) mod alarm_board;
 mod alarm_conditions;
 pub(crate) mod alarms;
+mod answers;
 pub(crate) mod api;
 mod console;
 mod destinations;

@@ -98,10 +98,17 @@ fn document(view: &NodeView, timer: &TimerView) -> Option<Value> {
     let now_ms = ring::now().wall.0;
     let attributes = Attributes::read(&timer.attributes).unwrap_or_default();
     let pops = next_pops(timer, &attributes, now_ms);
-    document["location"] = location(timer.id, timer.factor, timer.filter).into();
-    document["next-pops"] = pops.iter().map(|ms| Value::from(super::moment(*ms))).collect();
-    document["due-in-ms"] = json!(pops.first().map(|ms| *ms as i64 - now_ms as i64));
-    document["replicas"] = view.cluster.replicas(&view.meters, timer.id, timer.factor);
+    let moments = pops.iter().map(|ms| Value::from(super::moment(*ms)));
+    let due_in_ms = pops.first().map(|ms| *ms as i64 - now_ms as i64);
+    let members = document.as_object_mut()?;
+    for (name, value) in [
+        ("location", location(timer.id, timer.factor, timer.filter).into()),
+        ("next-pops", moments.collect()),
+        ("due-in-ms", json!(due_in_ms)),
+        ("replicas", view.cluster.replicas(&view.meters, timer.id, timer.factor)),
+    ] {
+        members.insert(name.into(), value);
+    }
     Some(document)
 }
 

@@ -9,13 +9,15 @@ use axum::extract::State;
 use axum::response::Response;
 use serde_json::{Map, Value, json};
 
-use super::api::{AdminState, json_line};
+use super::alarm_board::AlarmBoard;
+use super::answers::json_line;
+use super::facts::Facts;
 use super::node_view::NodeView;
-use super::status::total_of;
+use super::status::{histogram_of_all, total_of};
 use crate::core::lists::ListAsked;
 use crate::node::clients::list_answers::write_count;
 use crate::node::list_orders::Ordered;
-use crate::node::meters::{BUCKETS_US, CoreMeters, Histogram};
+use crate::node::meters::CoreMeters;
 use crate::ring;
 use crate::shard::effects::{Answer, Internal};
 
@@ -59,8 +61,13 @@ const GAUGES: [&str; 12] = [
 ];
 
 /// Answers the document.
-pub(super) async fn overview(State(state): State<AdminState>) -> Response {
-    let (view, meters) = (&state.view, &state.view.meters);
+pub(super) async fn overview(
+    State(view): State<NodeView>,
+    State(facts): State<Arc<Facts>>,
+    State(alarms): State<AlarmBoard>,
+    State(due): State<DueBoard>,
+) -> Response {
+    let meters = &view.meters;
     let lists: Vec<_> = meters.iter().map(CoreMeters::list).collect();
     let named = |names: &[&str]| -> Map<String, Value> {
         names.iter().map(|name| ((*name).to_owned(), total_of(&lists, name).into())).collect()
@@ -74,14 +81,14 @@ pub(super) async fn overview(State(state): State<AdminState>) -> Response {
         "at": super::moment(ring::now().wall.0),
         "uptime_ms": view.started.elapsed().as_millis() as u64,
         "shards": meters.len(),
-        "timers_max": state.facts.timers_max,
-        "store_bytes_max": state.facts.store_bytes_max,
+        "timers_max": facts.timers_max,
+        "store_bytes_max": facts.store_bytes_max,
         "counters": named(&COUNTERS),
         "gauges": named(&GAUGES),
-        "lateness": histogram(meters, |core| &core.lateness),
+        "lateness": histogram_of_all(meters, |core| &core.lateness),
         "peers": { "alive": alive, "suspect": suspect, "dead": dead },
-        "alarms": state.alarms.counts(),
-        "due": state.due.document(view),
+        "alarms": alarms.counts(),
+        "due": due.document(&view),
     }))
 }
 
@@ -89,18 +96,6 @@ pub(super) async fn overview(State(state): State<AdminState>) -> Response {
 fn largest(lists: &[Vec<(&'static str, bool, &'static str, u64)>], name: &str) -> u64 {
     let found = lists.iter().flatten().filter(|meter| meter.0 == name).map(|meter| meter.3);
     found.max().unwrap_or(0)
-}
-
-/// The sum over cores: bounds in microseconds, and one count more than there are bounds.
-pub(super) fn histogram(meters: &[CoreMeters], of: impl Fn(&CoreMeters) -> &Histogram) -> Value {
-    let mut counts = [0_u64; BUCKETS_US.len() + 1];
-    let mut sum_us = 0_u64;
-    for core in meters {
-        let (read, sum) = of(core).read();
-        counts.iter_mut().zip(read).for_each(|(count, read)| *count = count.wrapping_add(read));
-        sum_us = sum_us.wrapping_add(sum);
-    }
-    json!({ "le_us": BUCKETS_US, "counts": counts, "sum_us": sum_us })
 }
 
 /// When timers are due, as counted last.
@@ -132,7 +127,9 @@ impl DueBoard {
         }
         let Some((at, counted)) = &due.counted else { return Value::Null };
         let mut document = counted.clone();
-        document["age_ms"] = (at.elapsed().as_millis() as u64).into();
+        if let Some(members) = document.as_object_mut() {
+            members.insert("age_ms".into(), (at.elapsed().as_millis() as u64).into());
+        }
         document
     }
 
@@ -178,16 +175,5 @@ mod tests {
                 assert_eq!(meter.map(|meter| meter.1), Some(is_counter), "{name}");
             }
         }
-    }
-
-    #[test]
-    fn histograms_of_cores_are_added() {
-        let meters = [CoreMeters::default(), CoreMeters::default()];
-        meters[0].lateness.record_us(60);
-        meters[1].lateness.record_us(70);
-        meters[1].lateness.record_us(90_000_000);
-        let sum = histogram(&meters, |core| &core.lateness);
-        assert_eq!((&sum["counts"][1], &sum["counts"][20]), (&2.into(), &1.into()));
-        assert_eq!(sum["le_us"][1], 100);
     }
 }

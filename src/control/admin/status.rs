@@ -68,6 +68,21 @@ fn core_of(view: &NodeView, shard: usize, list: &[(&str, bool, &str, u64)]) -> V
     core.into()
 }
 
+/// The sum over cores: bounds in microseconds, and one count more than there are bounds.
+pub(super) fn histogram_of_all(
+    meters: &[CoreMeters],
+    of: impl Fn(&CoreMeters) -> &Histogram,
+) -> Value {
+    let mut counts = [0_u64; BUCKETS_US.len() + 1];
+    let mut sum_us = 0_u64;
+    for core in meters {
+        let (read, sum) = of(core).read();
+        counts.iter_mut().zip(read).for_each(|(count, read)| *count = count.wrapping_add(read));
+        sum_us = sum_us.wrapping_add(sum);
+    }
+    json!({ "le_us": BUCKETS_US, "counts": counts, "sum_us": sum_us })
+}
+
 /// Renders the buckets that hold something. `le_us` is null for the bucket above the last bound.
 fn histogram(histogram: &Histogram) -> Value {
     let (counts, sum_us) = histogram.read();
@@ -104,5 +119,16 @@ mod tests {
         assert_eq!(status["per_core"][1]["lateness"]["buckets"], buckets);
         assert_eq!(status["state"], "serving");
         assert_eq!(status["shards"], 2);
+    }
+
+    #[test]
+    fn histograms_of_cores_are_added() {
+        let meters = [CoreMeters::default(), CoreMeters::default()];
+        meters[0].lateness.record_us(60);
+        meters[1].lateness.record_us(70);
+        meters[1].lateness.record_us(90_000_000);
+        let sum = histogram_of_all(&meters, |core| &core.lateness);
+        assert_eq!((&sum["counts"][1], &sum["counts"][20]), (&2.into(), &1.into()));
+        assert_eq!(sum["le_us"][1], 100);
     }
 }
