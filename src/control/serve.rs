@@ -113,11 +113,7 @@ async fn live(
 ) -> Result<(), ServeError> {
     // Signals are installed first: a signal that arrives during the start must not be lost.
     let mut signals = Signals::install().map_err(ServeError::Control)?;
-    let doors = AdminDoors::open(DoorPlan {
-        plain: config.admin.enabled.then_some(config.admin.listen),
-        secure: config.admin.listen_tls,
-    });
-    let doors = doors.await?;
+    let doors = open_doors(config).await?;
     // Problems of timestamps are told before anything listens.
     let timestamps = &config.timestamp;
     let prepared = timestamps.enabled.then(|| Prepared::new(timestamps)).transpose()?;
@@ -176,6 +172,14 @@ async fn live(
         keeper.stop().await;
     }
     stop(node, &mut signals, failure).await
+}
+
+async fn open_doors(config: &Config) -> Result<AdminDoors, DoorError> {
+    let plan = DoorPlan {
+        plain: config.admin.enabled.then_some(config.admin.listen),
+        secure: config.admin.listen_tls,
+    };
+    AdminDoors::open(plan).await
 }
 
 fn admin_state(config: &Config, view: &NodeView, tokens: SharedTokens) -> AdminState {
