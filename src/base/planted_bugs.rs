@@ -148,6 +148,10 @@ pub enum Bug {
     RateNotDivided = 95,
     /// A pop that waits for its destination is attempted although the next rank is about to.
     DelayedPopKept = 87,
+    /// The second holder of a timer does not know that it is paused.
+    PausedPopsAfterTakeover = 110,
+    /// A timer whose only pop came due while it was paused ends when it is resumed.
+    ResumeForgetsMissed = 111,
 }
 
 impl Bug {
@@ -179,7 +183,7 @@ impl Bug {
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.
-    pub const CLUSTER: [Bug; 19] = [
+    pub const CLUSTER: [Bug; 21] = [
         Bug::SkipOneReplica,
         Bug::DoNotTellReplicasOfPop,
         Bug::DropTombstonesAtRestart,
@@ -199,6 +203,8 @@ impl Bug {
         Bug::RateNotDivided,
         Bug::DelayedPopKept,
         Bug::ConditionNotJudged,
+        Bug::PausedPopsAfterTakeover,
+        Bug::ResumeForgetsMissed,
     ];
 
     /// The bugs of the journal. The simulators with a disk must find each.

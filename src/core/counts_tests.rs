@@ -21,7 +21,7 @@ fn view() -> View {
 }
 
 fn numbers(timers: u64) -> Numbers {
-    Numbers { states: [timers, 0, 0, 0, 0], ..Numbers::default() }
+    Numbers { states: [timers, 0, 0, 0, 0, 0], ..Numbers::default() }
 }
 
 /// Asks until the answer is there. `answer` says what a shard answers to its nth question, from 0;

@@ -24,6 +24,7 @@ use crate::shard::effects::{Condition, Conditional, PageAsk, Reply, Request, Req
 use crate::timer::definition::OwnedDefinition;
 use crate::wire::peer_message::{PeerMessage, decode_message};
 use crate::wire::resync_json::Reference;
+use crate::wire::timer_action::TimerAction;
 
 use crate::core::gather::PageAsked;
 use crate::core::peers::actions::InboundId;
@@ -43,8 +44,8 @@ pub enum Remote {
     Delete(Target),
     /// A client's GET.
     Read(Target),
-    /// A client's write with a condition; without a definition a DELETE.
-    Conditional(Box<(Target, Condition, Option<OwnedDefinition>)>),
+    /// A client's write with a condition; without a definition and an action a DELETE.
+    Conditional(Box<(Target, Condition, Option<OwnedDefinition>, Option<TimerAction>)>),
     /// A copy that came over the internal API, encoded as a message.
     Merge(Box<[u8]>),
     /// The question for one shard's part of a page of timers.
@@ -74,7 +75,7 @@ impl Remote {
             }
             Request::Conditional(ref ask) => {
                 let definition = ask.definition.as_ref().map(OwnedDefinition::copy);
-                Remote::Conditional(Box::new((ask.target, ask.condition, definition)))
+                Remote::Conditional(Box::new((ask.target, ask.condition, definition, ask.action)))
             }
             Request::Collect(ask) => Remote::Collect(ask),
             Request::Forget(references) => Remote::Forget(references.into()),
@@ -93,10 +94,10 @@ impl Remote {
                 other => unreachable!("a copy was encoded by a sibling, not {other:?}"),
             },
             Remote::Conditional(ask) => {
-                let (target, condition, definition) = &**ask;
+                let (target, condition, definition, action) = &**ask;
                 let definition = definition.as_ref().map(OwnedDefinition::borrow);
-                let (target, condition) = (*target, *condition);
-                Request::Conditional(Conditional { target, condition, definition })
+                let (target, condition, action) = (*target, *condition, *action);
+                Request::Conditional(Conditional { target, condition, definition, action })
             }
             Remote::Collect(ask) => Request::Collect(*ask),
             Remote::Forget(references) => Request::Forget(references),

@@ -212,6 +212,10 @@ meters! {
     pops_given_up: Counter,
     /// Timers with a retry policy that ended because their server answered 410.
     timers_gone: Counter,
+    /// Pauses, resumes and runs of clients that changed a timer.
+    timers_acted: Counter,
+    /// Paused timers of which this node is the first to pop.
+    timers_paused: Gauge,
     /// Pops of timers that follow the calendar, left out because they were missed for longer than
     /// their `catch-up-window`.
     pops_missed: Counter,

@@ -38,6 +38,8 @@ pub fn publish(engine: &mut Engine) -> bool {
     meters.pops_timed_out.set(counted.timed_out);
     meters.pops_given_up.set(counted.given_up);
     meters.timers_gone.set(counted.gone);
+    meters.timers_acted.set(counted.acted);
+    meters.timers_paused.set(shard.timers_paused());
     meters.pops_missed.set(counted.missed);
     meters.pops_retried.set(counted.retried);
     meters.pops_waiting.set(counted.waiting);

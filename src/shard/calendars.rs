@@ -6,9 +6,8 @@
 use crate::base::ids::{PeerSet, Slot};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
-use crate::timer::definition::{
-    Content, encode_with_attributes, has_attributes, spread_ms, with_owner,
-};
+use crate::timer::action::rewrite;
+use crate::timer::definition::{Content, has_attributes, spread_ms};
 use crate::timer::version::StateKey;
 use crate::wire::attributes::CronTiming;
 
@@ -43,7 +42,7 @@ impl Shard {
 
     /// Whether a pop that is due was missed for longer than its client allows.
     pub(super) fn is_missed(&self, tick: Tick, record: &Record) -> bool {
-        let late_ms = tick - record.due();
+        let late_ms = tick - self.records.due(record);
         late_ms > LATE_MS
             && timing_of(&self.records, record).is_some_and(|it| late_ms > it.catch_up_ms)
     }
@@ -91,16 +90,9 @@ impl Shard {
         let repeats = is_planted(Bug::CalendarRepeatsSequence);
         let done = timing.done + u64::from(!repeats);
         attributes.cron = Some(CronTiming { due_ms, done, ..timing });
-        let mut encoded = Vec::new();
-        attributes.write(&mut encoded);
-        let target = std::str::from_utf8(parts.target).expect("targets are stored from text");
-        let behind = (&encoded[..], parts.opaque);
-        encode_with_attributes(target, parts.tags().as_slice(), behind, out);
-        if let Some(owner) = parts.owner() {
-            let plain = std::mem::take(out);
-            with_owner(&plain, owner, out);
-        }
-        Some(due_ms)
+        // What clients did with the timer was done with the pop that is over.
+        attributes.acted = None;
+        rewrite(&parts, &attributes, out).then_some(due_ms)
     }
 }
 

@@ -28,6 +28,7 @@ use crate::wire::peer_message::{
 };
 
 use super::Shard;
+use super::actions::{is_continued, joined};
 use super::effects::{Answer, Condition, Conditional, Outbox, Purpose, Refusal, Reply, Requester};
 use super::parts::conditions::{Asked, Seen, Verdict};
 use super::parts::peers::FULL_MS;
@@ -56,7 +57,7 @@ impl Shard {
         if self.conditions.len() >= self.config.cluster.writes_waiting_max as usize {
             return Err(Refusal::WritesFull);
         }
-        let Conditional { target, condition, definition } = *ask;
+        let Conditional { target, condition, definition, action } = *ask;
         let asked_at = now.mono.tick_floor();
         let start = definition.map_or(asked_at, |definition| {
             now.mono.tick_ceil() + spread_ms(target.id, definition.content)
@@ -68,6 +69,8 @@ impl Shard {
             target,
             condition,
             definition: definition.as_ref().map(OwnedDefinition::copy),
+            action,
+            sequence: 0,
             seen: None,
             version: None,
             decider: None,
@@ -135,7 +138,7 @@ impl Shard {
         let is_key_known = self.seen_here(asked.target.id).is_some_and(|seen| seen.once.is_some());
         let seen = match latest {
             Latest::Held(_) | Latest::Nothing => None,
-            Latest::Told(copy) => Some(Seen::told(now, copy)),
+            Latest::Told(copy) => Some(Self::told(now, &asked, copy)),
             Latest::Ended(seen) => Some(*seen),
             // That a key was used is known for certain.
             Latest::Unsure(_) if is_key_known => None,
@@ -150,6 +153,22 @@ impl Shard {
         Some(Seen::held(held, factor, self.records.content_of(held)))
     }
 
+    /// What is known here of the timer that a write is about.
+    fn known_here(&self, asked: &Asked) -> Option<Seen> {
+        let seen = self.seen_here(asked.target.id)?;
+        let held = self.find(asked.target.id).map(|slot| self.records.get(slot));
+        let held = held.filter(|held| asked.action.is_some() && held.is_live());
+        Some(seen.with(held.map(|held| CopyBody {
+            authority: self.records.authority_of(held),
+            content: self.records.content_of(held),
+        })))
+    }
+
+    /// What another node told of the timer that a write is about.
+    fn told(now: Now, asked: &Asked, copy: &TimerCopy<'_>) -> Seen {
+        Seen::told(now, copy).with(copy.body.filter(|_| asked.action.is_some()))
+    }
+
     /// Judges a condition by what is known now, and has the write decided if it is met.
     fn judge(
         &mut self,
@@ -159,7 +178,7 @@ impl Shard {
         outbox: &mut Outbox,
     ) -> Decided {
         let id = asked.target.id;
-        let known = [seen, self.seen_here(id)].into_iter().flatten();
+        let known = [seen, self.known_here(&asked)].into_iter().flatten();
         asked.seen = known.max_by_key(|seen| seen.key);
         let seen_version = asked.seen.as_ref().map(|seen| seen.key.version);
         if asked.version.is_some() && asked.version == seen_version {
@@ -167,6 +186,11 @@ impl Shard {
             return self.write_decided(now, asked, outbox);
         }
         match asked.verdict() {
+            Verdict::Write if asked.action.is_some() => {
+                if !self.act(now, &mut asked)? {
+                    return self.confirm_made(now, asked, outbox);
+                }
+            }
             Verdict::Write => {}
             Verdict::Same => return self.confirm_made(now, asked, outbox),
             Verdict::Refused(refusal) => return Err(refusal),
@@ -234,7 +258,9 @@ impl Shard {
         });
         let definition = asked.definition();
         let (sequence, (interval_ms, repeat_for_ms)) = match &definition {
-            Some(definition) => (0, (definition.interval_ms, definition.repeat_for_ms)),
+            Some(definition) => {
+                (asked.sequence, (definition.interval_ms, definition.repeat_for_ms))
+            }
             None => seen.map_or((0, (TOMBSTONE_MS_MIN, 0)), |seen| {
                 (seen.key.sequence, (seen.interval_ms, seen.repeat_for_ms))
             }),
@@ -252,6 +278,7 @@ impl Shard {
             tries: 1,
             refused: asked.refused,
             is_decided: true,
+            is_action: asked.action.is_some(),
         }
     }
 
@@ -312,7 +339,7 @@ impl Shard {
                     return Err(Refusal::NotTaken);
                 };
                 asked.version = None;
-                let seen = Some(Seen::told(now, &copy));
+                let seen = Some(Self::told(now, &asked, &copy));
                 if is_last { Err(Refusal::Contended) } else { self.judge(now, asked, seen, outbox) }
             }
             Some(PeerResult::Superseded { .. }) if !is_last => {
@@ -363,6 +390,7 @@ impl Shard {
             None => refusal,
         })?;
         match (&asked.definition, is_live) {
+            _ if asked.action.is_some() => self.counters.acted += 1,
             (None, _) => self.counters.deletes += 1,
             (Some(_), true) => self.counters.updates += 1,
             (Some(_), false) => self.counters.creates += 1,
@@ -380,7 +408,8 @@ impl Shard {
         new.key = seen.key;
         new.start = seen.start;
         (new.interval_ms, new.repeat_for_ms) = (seen.interval_ms, seen.repeat_for_ms);
-        if !seen.is_live || seen.once.is_none() || self.peers.is_alone() {
+        let is_made = seen.once.is_some() || asked.action.is_some();
+        if !seen.is_live || !is_made || self.peers.is_alone() {
             return Ok(Some(self.done_by(&new.outline(plan.placement), true)));
         }
         self.spread(now, new, &plan, outbox)
@@ -399,6 +428,17 @@ impl Shard {
             return self.write(now, &new, plan, outbox);
         };
         if held.version < new.key.version {
+            if let Some((_, content)) = new.body
+                && is_continued(&held, new.key.version, content)
+            {
+                // This node knows the start, and may have made a pop since.
+                new.start = held.start;
+                let schedule = new.outline(plan.placement).schedule();
+                new.key = joined(new.key, &schedule, content, &held);
+                if !held.is_live() && schedule.is_last(new.key.sequence) {
+                    return self.replicate(now, &new, plan, outbox);
+                }
+            }
             return self.write(now, &new, plan, outbox);
         }
         if held.version > new.key.version || !held.is_live() {
@@ -431,8 +471,9 @@ impl Shard {
         copy: &TimerCopy<'_>,
     ) -> Option<Result<Vec<u8>, PeerResult<'static>>> {
         let id = copy.standing.id;
-        let held = self.records.get(self.find(id)?).version;
-        let is_newer = held > seen && held.0 != copy.standing.version;
+        let held = self.records.get(self.find(id)?);
+        let is_newer = held.version > seen && held.version.0 != copy.standing.version
+            || Self::is_behind(held, seen, copy);
         (is_newer && !is_planted(Bug::ConditionNotJudged)).then(|| self.fetched(now, id))
     }
 

@@ -28,7 +28,7 @@ fn target(id: TimerId) -> Target {
 }
 
 fn ask<'a>(id: TimerId, condition: Condition, definition: Option<Definition<'a>>) -> Request<'a> {
-    Request::Conditional(Conditional { target: target(id), condition, definition })
+    Request::Conditional(Conditional { target: target(id), condition, definition, action: None })
 }
 
 fn put(cluster: &mut Cluster, node: usize, name: &str, condition: Condition) -> Answer {

@@ -10,6 +10,7 @@ use crate::wire::peer_message::PeerMessageError;
 use crate::wire::timer_count::{CountAsk, CountPart, Numbers};
 
 use super::Shard;
+use super::records::{Record, State};
 
 /// Looks for one answer: some 100 us.
 const LOOKS_PER_PART: u32 = 10_000;
@@ -41,8 +42,11 @@ impl Shard {
                 let slot = slots.next();
                 counting.next = slot.map(|slot| Slot(slot.0 + 1));
                 let record = slot.map(|slot| records.get(slot));
-                if let Some(record) = record.filter(|record| record.repeat_for.is_marked()) {
-                    counting.count_due(tick, record.due());
+                let is_counted = |record: &&Record| {
+                    record.repeat_for.is_marked() && record.state != State::Paused
+                };
+                if let Some(record) = record.filter(is_counted) {
+                    counting.count_due(tick, records.due(record));
                 }
             }
         }

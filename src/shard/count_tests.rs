@@ -3,8 +3,9 @@
 use super::*;
 use crate::base::ids::TimerId;
 use crate::cluster::detector::Liveness;
-use crate::shard::effects::{Answer, CallbackOutcome, Internal, Request};
+use crate::shard::effects::{Answer, CallbackOutcome, Condition, Conditional, Internal, Request};
 use crate::shard::harness_tests::{Cluster, target};
+use crate::wire::timer_action::TimerAction;
 
 /// The numbers of one node.
 fn of_node(cluster: &mut Cluster, node: usize) -> Numbers {
@@ -53,16 +54,29 @@ fn numbers_follow_the_lives_of_timers() {
     cluster.put(0, TimerId(3), (2, 200_000), 1);
     cluster.put(0, TimerId(3), (90_000, 90_000), 1);
     let numbers = of_node(&mut cluster, 0);
-    assert_eq!((numbers.states, numbers.spans), ([3, 0, 0, 0, 0], [0, 0, 1, 1, 0, 1]));
+    assert_eq!((numbers.states, numbers.spans), ([3, 0, 0, 0, 0, 0], [0, 0, 1, 1, 0, 1]));
     assert_eq!((numbers.tags["CALL"], numbers.hosts["host:80"]), (9, 3));
     cluster.run_until(6);
     let numbers = of_node(&mut cluster, 0);
-    assert_eq!((numbers.states, numbers.spans), ([2, 0, 0, 1, 0], [1, 0, 0, 1, 0, 1]));
+    assert_eq!((numbers.states, numbers.spans), ([2, 0, 0, 1, 0, 0], [1, 0, 0, 1, 0, 1]));
     cluster.ask(0, Request::Delete(target(TimerId(1), 1)));
     cluster.ask(0, Request::Delete(target(TimerId(3), 1)));
     let numbers = of_node(&mut cluster, 0);
-    assert_eq!((numbers.states, numbers.spans), ([1, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0]));
+    assert_eq!((numbers.states, numbers.spans), ([1, 0, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0]));
     assert_eq!((numbers.tags["CALL"], numbers.hosts["host:80"]), (3, 1));
+    for (action, states, spans) in [
+        (TimerAction::Pause, [0, 0, 0, 0, 0, 1], [0; 6]),
+        (TimerAction::Resume, [1, 0, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0]),
+    ] {
+        let (target, condition, definition) = (target(TimerId(2), 1), Condition::Present, None);
+        let action = Some(action);
+        let ask = Conditional { target, condition, definition, action };
+        cluster.ask(0, Request::Conditional(ask));
+        let numbers = of_node(&mut cluster, 0);
+        assert_eq!((numbers.states, numbers.spans), (states, spans), "{action:?}");
+        assert_eq!((numbers.tags["CALL"], numbers.hosts["host:80"]), (3, 1));
+        cluster.audit();
+    }
     cluster.ask(0, Request::Delete(target(TimerId(2), 1)));
     assert_eq!(of_node(&mut cluster, 0), Numbers::default());
     cluster.audit();
@@ -76,7 +90,7 @@ fn a_timer_that_several_nodes_hold_counts_once() {
     }
     settle(&mut cluster);
     let numbers = of_all(&mut cluster);
-    assert_eq!((numbers.states, numbers.spans), ([60, 0, 0, 0, 0], [0, 0, 0, 60, 0, 0]));
+    assert_eq!((numbers.states, numbers.spans), ([60, 0, 0, 0, 0, 0], [0, 0, 0, 60, 0, 0]));
     assert_eq!((numbers.tags["CALL"], numbers.hosts["host:80"]), (180, 60));
     cluster.kill(2);
     settle(&mut cluster);

@@ -37,6 +37,8 @@ pub struct Counters {
     pub given_up: u64,
     /// Timers ended because their server answered 410.
     pub gone: u64,
+    /// Pauses, resumes and runs of clients that changed a timer.
+    pub acted: u64,
     /// Pops of timers that follow the calendar, left out because they were missed for too long.
     pub missed: u64,
     /// Times that a due pop found all lanes taken and was put off.

@@ -15,6 +15,7 @@ use crate::timer::version::Version;
 use crate::wire::answer_head::RetryAfter;
 use crate::wire::peer_message::{PeerMessage, PeerResult, TimerCopy};
 use crate::wire::resync_json::Reference;
+use crate::wire::timer_action::TimerAction;
 use crate::wire::timer_count::Numbers;
 use crate::wire::timer_list::ListedState;
 
@@ -99,6 +100,8 @@ pub struct Conditional<'a> {
     pub condition: Condition,
     /// What the write makes of the timer; `None`: the write ends it.
     pub definition: Option<Definition<'a>>,
+    /// What the write does with the timer that is there, without a definition.
+    pub action: Option<TimerAction>,
 }
 
 /// A timer as a client names it.
@@ -379,6 +382,18 @@ pub enum Refusal {
     /// Another name has the same id. Answered 409.
     #[error("name: a timer of another name has the id that this name makes; take another name")]
     OtherName,
+    /// There is no such timer to do something with. Answered 404.
+    #[error("no timer with this id")]
+    NoTimer,
+    /// The timer is paused, so that no pop can be made. Answered 409.
+    #[error("the timer is paused: resume it first")]
+    Paused,
+    /// The timer has as many attributes as it may have. Answered 409.
+    #[error(
+        "the timer has no room for the note that it was paused, resumed or run: replace it by one \
+         with fewer or shorter headers and URIs"
+    )]
+    NoteTooLong,
     /// Others wrote the timer at the same time, again and again.
     #[error("too many writes of this timer at the same time; retry in a moment")]
     Contended,

@@ -156,7 +156,7 @@ impl Shard {
     pub(super) fn skip_missed(&mut self, tick: Tick, slot: Slot) -> Record {
         let record = *self.records.get(slot);
         let schedule = record.schedule();
-        let delay_ms = self.records.pops_at(&record) - record.due();
+        let delay_ms = self.records.pops_at(&record) - self.records.due(&record);
         let present = schedule.present(Tick(tick.0.saturating_sub(delay_ms)));
         if present <= record.sequence + 1 {
             return record;

@@ -451,6 +451,17 @@ impl Cluster {
         self.create_as(node, (interval_ms, interval_ms), factor, attributes)
     }
 
+    /// A timer with attributes: milliseconds between pops, and of recurrence.
+    pub fn create_lasting(
+        &mut self,
+        node: usize,
+        ms: (u64, u64),
+        factor: u8,
+        attributes: &Attributes<'_>,
+    ) -> TimerId {
+        self.create_as(node, ms, factor, attributes)
+    }
+
     fn create_as(
         &mut self,
         node: usize,

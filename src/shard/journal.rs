@@ -267,16 +267,17 @@ impl Shard {
                 continue;
             }
             let record = *self.records.get(slot);
-            if !record.is_live() || record.due() > tick {
+            if !record.is_live() || self.records.due(&record) > tick {
                 continue;
             }
-            let mut due = record.due();
+            let mut due = self.records.due(&record);
             if !catch_up.is_each {
                 let missed_ms = tick.0.saturating_sub(self.turns_of_others_ms(&record));
                 let last = last_missed(&record, Tick(missed_ms));
                 if last > record.sequence + 1 {
                     restored.left_out += last - 1 - record.sequence;
-                    due = self.records.reach(slot, last - 1).due();
+                    let record = self.records.reach(slot, last - 1);
+                    due = self.records.due(&record);
                 }
             }
             overdue.push((due, slot));
@@ -286,7 +287,7 @@ impl Shard {
         for (place, &(_, slot)) in overdue.iter().enumerate() {
             let record = *self.records.get(slot);
             let turn = tick + place as u64 * 1_000 / per_s;
-            let delay_ms = self.records.pops_at(&record) - record.due();
+            let delay_ms = self.records.pops_at(&record) - self.records.due(&record);
             self.records.transition(slot, Next::Armed(turn + delay_ms));
         }
         let caught_up_at = tick + overdue.len() as u64 * 1_000 / per_s;

@@ -170,7 +170,7 @@ impl Shard {
         let mut copy = self.copy_of(record);
         let spread_ms = copy.body.map_or(0, |body| spread_ms(record.id, body.content));
         copy.start_ms = tick + spread_ms - record.start;
-        let due = record.due();
+        let due = self.records.told_due(record);
         let signed = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
         let due_in_ms = signed(due - tick) - signed(tick - due);
         write_listed(&ListedCopy { state, is_first, due_in_ms, copy }, part);
@@ -192,6 +192,7 @@ fn listed_state(state: State) -> Option<ListedState> {
         State::InFlight => Some(ListedState::InFlight),
         State::BackingOff => Some(ListedState::BackingOff),
         State::HandedOver => Some(ListedState::HandedOver),
+        State::Paused => Some(ListedState::Paused),
         State::Tombstone => None,
     }
 }
@@ -210,7 +211,7 @@ fn is_listed(
     }
     if filter.due_after.is_some() || filter.due_before.is_some() {
         let tick = now.mono.tick_floor();
-        let due = record.due();
+        let due = records.told_due(record);
         // By this node's wall clock; what is overdue lies in its past.
         let due = now.wall.0.saturating_add(due - tick).saturating_sub(tick - due);
         if filter.due_after.is_some_and(|after| due < after.0)

@@ -15,6 +15,7 @@ use crate::wire::peer_message::{
 };
 
 use super::Shard;
+use super::actions::is_same_write;
 use super::effects::{Answer, Outbox, PeerTicket, Purpose, Refusal};
 use super::parts::peers::{FULL_MS, Teller};
 use super::records::{Outline, Placement, Record};
@@ -175,7 +176,9 @@ impl Shard {
                 // Only the whole copy tells whether the two states are of one write.
                 return PeerResult::Wanted;
             }
-            self.tell_back(slot, teller, outbox);
+            if !self.takes_earlier_pops(now, slot, standing, outbox) {
+                self.tell_back(slot, teller, outbox);
+            }
             return PeerResult::Ahead;
         }
         if !held.is_live() {
@@ -272,6 +275,7 @@ impl Shard {
             return PeerResult::Refused(PeerRefusal::FutureVersion);
         }
         self.clock.observe(now.wall, key.version);
+        let key = self.with_known_pops(key, copy, held.as_ref());
         if copy.is_write
             && let Some(held) = &held
             && let Some(lost) = self.lost_against(teller, key, copy, held)
@@ -297,9 +301,8 @@ impl Shard {
         if self.take_copy(now, teller, key, copy, held.as_ref(), outbox).is_err() {
             return self.refuse_for_room(now, copy.standing.id, outbox);
         }
-        if let Some(slot) = found.filter(|_| key.version.0 != copy.standing.version) {
-            // The teller knows the write by another version.
-            self.tell_back(slot, teller, outbox);
+        if let Some(slot) = found {
+            self.tell_more(slot, (key, &copy.standing), teller, outbox);
         }
         if self.has_left_to_others(copy) { PeerResult::Otherwise } else { PeerResult::Held }
     }
@@ -591,7 +594,7 @@ impl Shard {
         let outline = Outline {
             id: copy.standing.id,
             key,
-            start: start_of(copy, teller, held.filter(|held| held.version == key.version)),
+            start: start_of(copy, teller, held.filter(|held| is_same_write(held, key, copy))),
             interval_ms: copy.interval_ms,
             repeat_for_ms: copy.repeat_for_ms,
             placement,
@@ -775,7 +778,7 @@ impl Shard {
     }
 
     /// Tells a peer that it is behind.
-    fn tell_back(&mut self, slot: Slot, teller: Teller, outbox: &mut Outbox) {
+    pub(super) fn tell_back(&mut self, slot: Slot, teller: Teller, outbox: &mut Outbox) {
         if let Some(peer) = teller.peer
             && !self.peers.speaks_http(peer)
         {

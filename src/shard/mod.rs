@@ -28,6 +28,7 @@
 //! - All other files with an `impl Shard` are the rules. No file imports a rule; rules call each
 //!   other as methods.
 
+mod actions;
 mod calendars;
 mod collect;
 mod conditions;

@@ -45,15 +45,15 @@ impl Shard {
     }
 
     /// When a rank that waits for another one looks again.
-    pub(super) fn look_again_at(tick: Tick, record: &Record) -> Tick {
-        let since_due_ms = tick - record.due();
+    pub(super) fn look_again_at(&self, tick: Tick, record: &Record) -> Tick {
+        let since_due_ms = tick - self.records.due(record);
         tick + (since_due_ms / 4).clamp(LOOK_AGAIN_MS_MIN, LOOK_AGAIN_MS_MAX)
     }
 
     /// Whether this node is at a pop that is due, and keeps it for its next attempt.
     pub(super) fn keeps_pop(&self, tick: Tick, record: &Record) -> bool {
         matches!(record.state, State::BackingOff | State::Ready | State::InFlight)
-            && record.due() <= tick
+            && self.records.due(record) <= tick
             && self.policy_of(record).is_some()
             && !is_planted(Bug::PopOfPolicyNotKept)
     }

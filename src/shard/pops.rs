@@ -96,7 +96,7 @@ impl Shard {
             return self.pop_over(now, slot, false, outbox);
         }
         if is_held_back || record.attempts > 0 {
-            self.pops.oldest_failing.see(record.due());
+            self.pops.oldest_failing.see(self.records.due(&record));
             let give_up_at = self.give_up_at(&record);
             // After a long turn even a new pop may be past this moment. A pop that may be tried is
             // not given up untried.
@@ -133,11 +133,8 @@ impl Shard {
         self.records.transition(slot, Next::InFlight);
         let sequence = record.sequence + 1;
         let ticket = Ticket { slot, host, id: record.id, version: record.version, sequence };
-        let attempt = Attempt {
-            ticket,
-            due: record.schedule().due(sequence),
-            is_first: record.attempts == 0,
-        };
+        let attempt =
+            Attempt { ticket, due: self.records.due(record), is_first: record.attempts == 0 };
         assert!(attempt.due.begins() <= now.mono, "a pop is never early");
         self.records.hosts_mut().take_place(ticket.host, now.mono.tick_floor());
         self.counters.in_flight += 1;
@@ -170,7 +167,9 @@ impl Shard {
             CallbackOutcome::Denied | CallbackOutcome::Stale => {}
         }
         if !self.is_current(&ticket) {
-            self.counters.outdated += 1;
+            if outcome != CallbackOutcome::Delivered || !self.popped_before(now, &ticket, outbox) {
+                self.counters.outdated += 1;
+            }
         } else {
             match outcome {
                 CallbackOutcome::Delivered => self.pop_over(now, ticket.slot, true, outbox),
@@ -224,7 +223,9 @@ impl Shard {
         self.records.contains(ticket.slot) && {
             let record = self.records.get(ticket.slot);
             record.id == ticket.id
-                && (record.version == ticket.version || is_planted(Bug::AcceptLowerVersion))
+                && (record.version == ticket.version
+                    || self.records.continues(record, ticket.version)
+                    || is_planted(Bug::AcceptLowerVersion))
                 && record.sequence + 1 == ticket.sequence
                 && record.state == State::InFlight
         }
@@ -260,8 +261,10 @@ impl Shard {
             self.records.entomb(tick, slot);
             self.tell_all(slot, &placement, told, outbox);
         } else {
-            let pops_at = self.records.pops_at(&record);
-            self.records.transition(slot, Next::Armed(pops_at));
+            if record.state != State::Paused {
+                let pops_at = self.records.pops_at(&record);
+                self.records.transition(slot, Next::Armed(pops_at));
+            }
             self.tell_all(slot, &placement, told, outbox);
             self.look_later_if_misplaced(tick, slot);
         }
@@ -400,12 +403,13 @@ impl Shard {
         let (schedule, sequence) = (record.schedule(), record.sequence + 1);
         let policy = self.policy_of(record);
         let give_up_ms = policy.map_or(self.config.callbacks.give_up_ms, |it| it.max_age_ms);
-        let mut at = schedule.give_up_at(sequence, give_up_ms);
+        let due = self.records.due(record);
+        let mut at = schedule.give_up_at(sequence, due, give_up_ms);
         if policy.is_some() {
-            at = at.min(schedule.due(sequence) + give_up_ms);
+            at = at.min(due + give_up_ms);
         }
         if let Some(pause_ms) = self.calendar_pause_ms(record) {
-            return at.min(schedule.due(sequence) + pause_ms);
+            return at.min(due + pause_ms);
         }
         if !schedule.is_last(sequence) {
             return at;
@@ -443,7 +447,7 @@ impl Shard {
         let ranks = u64::from(placement.replicas.len());
         let sites = u64::from(placement.sites.len()) * u64::from(placement.factor);
         let others_ms = (ranks + sites) * RANK_DELAY_MS + self.config.callbacks.timeout_ms;
-        let due = record.due();
+        let due = self.records.due(&record);
         let give_up_at = match self.waits_by_rule(&record) {
             true if self.is_without_next(&record) => Tick(u64::MAX),
             // The next pop has its turn here.

@@ -54,8 +54,8 @@ fn a_pop_is_taken_back_before_it_is_given_up_untried() {
         shard.records.transition(slot, Next::HandedOver(Tick(0)));
         shard.records.take_out(slot);
         (0..attempts).for_each(|_| _ = shard.records.fail(slot));
-        let give_up_at =
-            shard.records.get(slot).schedule().give_up_at(1, shard.config.callbacks.give_up_ms);
+        let (record, give_up_ms) = (shard.records.get(slot), shard.config.callbacks.give_up_ms);
+        let give_up_at = record.schedule().give_up_at(1, record.due(), give_up_ms);
         cluster.now_ms = give_up_at.0 - u64::from(!is_over);
         let now = cluster.now();
         let shard = cluster.nodes[first].shard.as_mut().expect("it is up");

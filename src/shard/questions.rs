@@ -87,7 +87,7 @@ impl Shard {
             self.questions.open.insert(record.id.0, question);
         }
         let again = match is_anothers {
-            true => Self::look_again_at(tick, &record),
+            true => self.look_again_at(tick, &record),
             false => tick + ASK_AGAIN_MS,
         };
         let next = if record.attempts == 0 { Next::Armed(again) } else { Next::BackingOff(again) };
@@ -99,7 +99,7 @@ impl Shard {
     fn may_be_anothers(&self, tick: Tick, record: &Record) -> bool {
         let placement = self.records.placement_of(record);
         let promotion = self.config.cluster.promotion;
-        let due = record.due();
+        let due = self.records.due(record);
         let is_on_time = tick < self.records.pops_at(record) + RANK_DELAY_MS;
         let is_first = placement.delay_ms(promotion) == placement.delay_of_sites_ms();
         // A node that is not on the list holds the timer until the nodes on the list have it.
@@ -122,7 +122,7 @@ impl Shard {
             let holders = view.peers_of(&placement.replicas).union(view.peers_of(&stood_in));
             return frames(holders).minus(self.peers.dead());
         }
-        let since_due_ms = tick - record.due();
+        let since_due_ms = tick - self.records.due(record);
         let promotion = self.config.cluster.promotion;
         let ranks = placement.replicas.as_slice().iter().zip(0_u8..);
         let has_come = |rank: u8| placement.delay_of(Some(rank), promotion) <= since_due_ms;
@@ -254,7 +254,7 @@ impl Shard {
         let Some(slot) = self.find(id) else { return };
         // A timer that was forgotten since, and told anew with the same key, may be due later.
         let record = self.records.get(slot);
-        let is_due = record.due() <= tick;
+        let is_due = self.records.due(record) <= tick;
         if question.key == record.key()
             && is_due
             && matches!(record.state, State::Armed | State::BackingOff)
@@ -294,7 +294,7 @@ impl Shard {
         if is_first && keeps_pop {
             return true;
         }
-        let is_overdue = record.due() <= tick;
+        let is_overdue = self.records.due(&record) <= tick;
         let has_room = self.questions.open.len() < DUE_MAX;
         let open = self.questions.open.get_mut(&record.id.0);
         match open.filter(|question| question.key == record.key()) {

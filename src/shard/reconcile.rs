@@ -310,7 +310,7 @@ impl Shard {
         let mut placement = self.placement(list, former.sites, former.factor);
         // The last live holder does not forget the timer.
         let is_last = waiting.is_empty() && placement.own.is_none();
-        let due = record.due();
+        let due = self.records.due(&record);
         let left = view.peers_of(&former.replicas).minus(view.peers_of(&list));
         let is_acted_upon = !waiting.union(left).intersection(self.peers.http()).is_empty();
         let is_early = due <= tick + HTTP_GUARD_MS && former.own.is_some() && is_acted_upon;
@@ -493,7 +493,7 @@ impl Shard {
         if !is_settled || !self.agrees(&former, &placement.replicas) {
             return self.reconcile.look_again(tick, id);
         }
-        if record.due() <= tick + FINISH_GUARD_MS
+        if self.records.due(&record) <= tick + FINISH_GUARD_MS
             && self.records.placement_of(&record).own.is_some()
         {
             if !self.peers.lately_full(tick).is_empty() {

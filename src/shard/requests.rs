@@ -58,6 +58,9 @@ impl Shard {
             {
                 Err(Refusal::Original)
             }
+            Request::Conditional(Conditional { action: Some(_), .. }) if self.has_originals() => {
+                Err(Refusal::Original)
+            }
             Request::Create(definition) => self.create(now, from, &definition, outbox),
             Request::Update(target, definition) => {
                 self.update(now, from, target, &definition, outbox)
@@ -104,8 +107,11 @@ impl Shard {
 
     /// Whether a member is an original node, which cannot hold such a timer.
     fn cannot_be_held(&self, definition: &Definition<'_>) -> bool {
-        has_attributes(definition.content)
-            && !self.peers.http().intersection(self.peers.view.connected_nodes()).is_empty()
+        has_attributes(definition.content) && self.has_originals()
+    }
+
+    fn has_originals(&self) -> bool {
+        !self.peers.http().intersection(self.peers.view.connected_nodes()).is_empty()
     }
 
     /// A new id that no record has. A client may have chosen any id, and may have put a timer back
@@ -199,6 +205,7 @@ impl Shard {
             tries: 1,
             refused: PeerSet::EMPTY,
             is_decided: false,
+            is_action: false,
         };
         let answer = self.write(now, &new, plan, outbox)?;
         match held.filter(Record::is_live) {
@@ -235,6 +242,7 @@ impl Shard {
             tries: 1,
             refused: PeerSet::EMPTY,
             is_decided: false,
+            is_action: false,
         };
         if held.is_none() && plan.placement.own.is_some() && self.records.room(0).is_err() {
             // Other nodes stand in for this node.

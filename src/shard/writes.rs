@@ -423,9 +423,8 @@ impl Shard {
             return self.leave_unwritten(key, outbox);
         }
         let Some(mut write) = self.writes.waiting.remove(key) else { return };
-        let body = write.body.take();
+        let (slot, body) = (self.find(write.outline.id), write.body.take());
         let Outline { id, key: made, start, interval_ms, repeat_for_ms, .. } = write.outline;
-        let slot = self.find(id);
         let held = slot.map(|slot| *self.records.get(slot));
         let newest = held.map_or(made.version, |held| held.version.max(made.version));
         let version = match seen {
@@ -449,6 +448,7 @@ impl Shard {
             tries: write.tries + u8::from(write.refused.is_empty() || seen.is_some()),
             refused: write.refused,
             is_decided: write.is_decided,
+            is_action: write.is_identified,
         };
         let target = Target { id, factor: Some(factor), filter: None };
         let mut plan = self.plan_known_without(target, factor, held.as_ref(), write.refused);

@@ -66,6 +66,15 @@ impl Calendar {
         timing.end_ms.is_none_or(|end_ms| next_ms <= end_ms).then_some(next_ms)
     }
 
+    /// The latest moment of a timing that has come at `wall_ms`; its own, if none has come since.
+    pub fn latest(&self, timing: &CronTiming<'_>, wall_ms: u64) -> u64 {
+        let until_ms = timing.end_ms.unwrap_or(wall_ms).min(wall_ms);
+        let found = moment(until_ms, &self.zone)
+            .and_then(|until| self.cron.find_previous_occurrence(&until, true).ok())
+            .and_then(|found| u64::try_from(found.timestamp().as_millisecond()).ok());
+        found.filter(|found_ms| *found_ms <= until_ms).unwrap_or(0).max(timing.due_ms)
+    }
+
     /// The first moment after `wall_ms`, in ms since 1970. `None`: there is none within the years
     /// that are looked at.
     pub fn next_after(&self, wall_ms: u64) -> Option<u64> {
@@ -190,6 +199,27 @@ mod tests {
             london("0 */30 * * * *", "2027-03-28T00:00:00Z", 3),
             ["2027-03-28T00:30Z", "2027-03-28T01:00Z", "2027-03-28T01:30Z"]
         );
+    }
+
+    #[test]
+    fn the_latest_moment_that_has_come_is_found() {
+        let start = ms("2026-11-25T10:33:46Z");
+        let calendar = Calendar::parse("*/15 * * * *", "UTC", start).expect("an expression");
+        let due_ms = calendar.next_after(start).expect("one");
+        let timing = CronTiming {
+            expression: "*/15 * * * *",
+            zone: "UTC",
+            due_ms,
+            done: 0,
+            catch_up_ms: 0,
+            end_ms: Some(ms("2026-11-25T12:20:00Z")),
+        };
+        let latest = |now: &str| calendar.latest(&timing, ms(now));
+        assert_eq!(latest("2026-11-25T10:40:00Z"), ms("2026-11-25T10:45:00Z"), "none has come");
+        assert_eq!(latest("2026-11-25T10:45:00Z"), ms("2026-11-25T10:45:00Z"));
+        assert_eq!(latest("2026-11-25T11:29:59.999Z"), ms("2026-11-25T11:15:00Z"));
+        assert_eq!(latest("2026-11-25T11:30:00Z"), ms("2026-11-25T11:30:00Z"));
+        assert_eq!(latest("2026-11-26T11:30:00Z"), ms("2026-11-25T12:15:00Z"), "it has ended");
     }
 
     #[test]

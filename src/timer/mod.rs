@@ -1,6 +1,7 @@
 //! What a timer means, as pure functions: schedule, version and merge, id, and the way from a
 //! request to a definition. Only the clock and the minter have state; time comes in as an argument.
 
+pub(crate) mod action;
 pub mod admission;
 pub mod definition;
 pub(crate) mod identity;

@@ -58,6 +58,8 @@ pub(super) fn admit_options(
         cron,
         name: identity.name,
         once: identity.once,
+        is_paused: false,
+        acted: None,
     };
     let mut encoded = Vec::new();
     attributes.write(&mut encoded);

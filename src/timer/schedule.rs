@@ -44,14 +44,18 @@ impl Schedule {
         passed.min(self.pops()).max(1)
     }
 
-    /// When a failing pop is given up: at the due time of the next pop. The last pop is given up
-    /// `give_up_ms` after its own due time.
-    pub fn give_up_at(&self, sequence: u64, give_up_ms: u64) -> Tick {
-        if self.is_last(sequence) {
-            self.due(sequence) + give_up_ms
-        } else {
-            self.due(sequence + 1)
+    /// The last pop that has come at `tick`, or 0.
+    pub fn come(&self, tick: Tick) -> u64 {
+        match tick >= self.due(1) {
+            true => self.present(tick),
+            false => 0,
         }
+    }
+
+    /// When a failing pop is given up: at the due time of the next pop. The last pop is given up
+    /// `give_up_ms` after `due`, the time at which it came due.
+    pub fn give_up_at(&self, sequence: u64, due: Tick, give_up_ms: u64) -> Tick {
+        if self.is_last(sequence) { due + give_up_ms } else { self.due(sequence + 1) }
     }
 }
 
@@ -96,8 +100,8 @@ mod tests {
     #[test]
     fn a_failing_pop_is_given_up_when_the_next_is_due_or_at_the_limit() {
         let twice = schedule(2_000, 4_000);
-        assert_eq!(twice.give_up_at(1, 60_000), twice.due(2));
-        assert_eq!(twice.give_up_at(2, 60_000), twice.due(2) + 60_000);
+        assert_eq!(twice.give_up_at(1, twice.due(1), 60_000), twice.due(2));
+        assert_eq!(twice.give_up_at(2, twice.due(2), 60_000), twice.due(2) + 60_000);
     }
 
     #[test]

@@ -46,8 +46,10 @@ const TIMEOUT: u8 = 8;
 const CRON: u8 = 9;
 const NAME: u8 = 10;
 const ONCE: u8 = 11;
+const PAUSED: u8 = 16;
+const ACTED: u8 = 18;
 /// The last kind.
-const LAST: u8 = ONCE;
+const LAST: u8 = ACTED;
 
 /// Headers that a callback has of its own, or that mean something between two ends of a connection
 /// only (RFC 9110 section 7.6.1, RFC 2616 section 13.5.1, RFC 7540 section 3.2.1). In lower case.
@@ -237,6 +239,30 @@ impl<'a> CronTiming<'a> {
     }
 }
 
+/// What clients did with a timer since they wrote it ([`super::timer_action`]): each time it got a
+/// version, and its pops are numbered on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Acted {
+    /// The version of the write that all this goes back to.
+    pub root: u64,
+    /// When the last action was, in milliseconds after the timer's start.
+    pub at_ms: u64,
+    /// The pop that is due at that moment in place of its own time; 0: none.
+    pub pop: u64,
+}
+
+impl Acted {
+    fn write(&self, out: &mut Vec<u8>) {
+        [self.root, self.at_ms, self.pop].into_iter().for_each(|number| write_leb128(number, out));
+    }
+
+    fn read(mut value: &[u8]) -> Option<Self> {
+        let mut number = || read_leb128(&mut value);
+        let [root, at_ms, pop] = [number()?, number()?, number()?];
+        value.is_empty().then_some(Self { root, at_ms, pop })
+    }
+}
+
 /// The attributes of a timer, borrowed from its content, or to be encoded into it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Attributes<'a> {
@@ -264,6 +290,23 @@ pub struct Attributes<'a> {
     pub name: Option<&'a str>,
     /// A key made the timer's id. This is the digest of the body that came with the key.
     pub once: Option<u64>,
+    /// The timer does not pop until a client resumes it.
+    pub is_paused: bool,
+    /// What clients did with it since it was written.
+    pub acted: Option<Acted>,
+}
+
+/// Whether attributes say what clients did with a timer. Cost: a look at the kind of each.
+pub fn is_acted(mut attributes: &[u8]) -> bool {
+    while let Some((&kind, mut rest)) = attributes.split_first() {
+        if matches!(kind, PAUSED | ACTED) {
+            return true;
+        }
+        let length = read_leb128(&mut rest).and_then(|length| usize::try_from(length).ok());
+        let Some(behind) = length.and_then(|length| rest.get(length..)) else { return false };
+        attributes = behind;
+    }
+    false
 }
 
 /// Why bytes are no attributes.
@@ -314,6 +357,12 @@ impl<'a> Attributes<'a> {
         if let Some(digest) = self.once {
             put(ONCE, &|value| write_leb128(digest, value));
         }
+        if self.is_paused {
+            put(PAUSED, &|_| ());
+        }
+        if let Some(acted) = &self.acted {
+            put(ACTED, &|value| acted.write(value));
+        }
     }
 
     /// Reads attributes, and checks all that is known of them. Cost: one pass over the bytes.
@@ -359,6 +408,8 @@ impl<'a> Attributes<'a> {
             CRON => self.cron = Some(CronTiming::read(value).ok_or(WRONG)?),
             NAME => self.name = Some(name(value).ok_or(WRONG)?),
             ONCE => self.once = Some(number(value).filter(is_digest).ok_or(WRONG)?),
+            PAUSED if value.is_empty() => self.is_paused = true,
+            ACTED => self.acted = Some(Acted::read(value).ok_or(WRONG)?),
             1..=LAST => return Err(WRONG),
             _ => return Err(AttributesError("an attribute that this version does not know")),
         }
@@ -479,6 +530,8 @@ mod tests {
             }),
             name: Some("a \u{20ac}"),
             once: Some(7),
+            is_paused: true,
+            acted: Some(Acted { root: u64::MAX, at_ms: 1_500, pop: 3 }),
         }
     }
 
@@ -510,7 +563,7 @@ mod tests {
 
     #[test]
     fn attributes_that_no_client_could_have_are_refused() {
-        let bad: [&[u8]; 18] = [
+        let bad: [&[u8]; 21] = [
             &[0, 0],
             &[9, 0],
             &[9, 6, 1, 0, 0, 0, 1, b'a'],
@@ -529,6 +582,9 @@ mod tests {
             &[10, 1, 0xff],
             &[11, 0],
             &[11, 1, 0],
+            &[16, 1, 0],
+            &[18, 2, 1, 1],
+            &[18, 4, 1, 1, 1, 1],
         ];
         for bytes in bad {
             assert!(Attributes::read(bytes).is_err(), "{bytes:?}");

@@ -291,7 +291,7 @@ fn read_limit(text: &str) -> Result<u16, ListQueryError> {
 }
 
 fn read_state(text: &str) -> Result<u8, ListQueryError> {
-    let what = "armed, ready, in-flight, backing-off or handed-over";
+    let what = "armed, ready, in-flight, backing-off, handed-over or paused";
     let state = ListedState::named(text).ok_or_else(|| expected("state", what, text))?;
     Ok(state.bit())
 }

@@ -55,7 +55,10 @@ fn bad_parameters_are_named() {
         ("tag=%", "tag: expected percent escapes of UTF-8 text, got %"),
         ("tag=%f", "tag: expected percent escapes of UTF-8 text, got %f"),
         ("tag=%ff", "tag: expected percent escapes of UTF-8 text, got %ff"),
-        ("state=asleep", "state: expected armed, ready, in-flight, backing-off or handed-over"),
+        (
+            "state=asleep",
+            "state: expected armed, ready, in-flight, backing-off, handed-over or paused",
+        ),
         ("state=Armed", "state: expected armed"),
         ("due-before=soon", "due-before: expected seconds from now (0 to 3162240000), or a time"),
         ("due-before=-1", "due-before: expected seconds"),

@@ -23,6 +23,7 @@ pub mod request_head;
 pub mod resync_json;
 pub(crate) mod text;
 pub mod thrift;
+pub mod timer_action;
 pub mod timer_count;
 pub mod timer_json;
 pub mod timer_name;

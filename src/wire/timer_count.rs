@@ -201,7 +201,7 @@ mod tests {
     fn numbers(seed: u64) -> Numbers {
         let named = |names: &[&str]| names.iter().map(|name| (name.to_string(), seed)).collect();
         Numbers {
-            states: [seed, 1, 2, 3, 4],
+            states: [seed, 1, 2, 3, 4, 5],
             spans: [0, seed, 2, 3, 4, u64::MAX],
             tags: named(&["a", "b"]),
             other_tags: 7,

@@ -79,12 +79,20 @@ pub enum ListedState {
     BackingOff = 3,
     /// Its pop is left to another rank.
     HandedOver = 4,
+    /// A client has paused it.
+    Paused = 5,
 }
 
 impl ListedState {
     /// All states, by their numbers.
-    pub const ALL: [ListedState; 5] =
-        [Self::Armed, Self::Ready, Self::InFlight, Self::BackingOff, Self::HandedOver];
+    pub const ALL: [ListedState; 6] = [
+        Self::Armed,
+        Self::Ready,
+        Self::InFlight,
+        Self::BackingOff,
+        Self::HandedOver,
+        Self::Paused,
+    ];
 
     /// The word of queries and answers.
     pub const fn name(self) -> &'static str {
@@ -94,6 +102,7 @@ impl ListedState {
             Self::InFlight => "in-flight",
             Self::BackingOff => "backing-off",
             Self::HandedOver => "handed-over",
+            Self::Paused => "paused",
         }
     }
 
@@ -109,7 +118,7 @@ impl ListedState {
 }
 
 /// Every state, as bits.
-pub const STATES_ALL: u8 = 0b1_1111;
+pub const STATES_ALL: u8 = 0b11_1111;
 
 /// Which timers a list has. All of its conditions must hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

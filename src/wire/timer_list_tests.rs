@@ -51,7 +51,7 @@ fn questions_beyond_their_limits_are_refused() {
         ListAsk { limit: 0, ..good },
         ListAsk { limit: 1_001, ..good },
         ListAsk { filter: Filter { states: 0, ..good.filter }, ..good },
-        ListAsk { filter: Filter { states: 0x20, ..good.filter }, ..good },
+        ListAsk { filter: Filter { states: 0x40, ..good.filter }, ..good },
         ListAsk { filter: Filter { tag: Some(&long), ..good.filter }, ..good },
     ] {
         assert!(ListAsk::decode(&encoded(&bad)).is_err(), "{bad:?}");

@@ -23,6 +23,11 @@ pub enum NameError {
     Utf8,
 }
 
+/// The path of the timer in that of an action ([`super::timer_action`]).
+pub fn before_action(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(timer, _)| timer)
+}
+
 /// Reads the name in a path that [`parse_path`](super::timer_path::parse_path) has found to be that
 /// of a timer by its name. Cost: an allocation.
 pub fn name_in(path: &str) -> Result<String, NameError> {

@@ -5,12 +5,15 @@
 
 use crate::base::ids::TimerId;
 use crate::base::limits::REPLICATION_FACTOR_MAX;
+use crate::wire::timer_action::TimerAction;
 
 /// Most bytes of an id that [`write_public_id`] writes: 16 + 1 + 2 + 1 + 16.
 pub const PUBLIC_ID_BYTES_MAX: usize = 36;
 /// Most bytes of a path after its percent escapes are resolved: room for an id and a suffix. Bytes
 /// beyond it are ignored.
 const ESCAPED_PATH_BYTES_MAX: usize = 256;
+/// Bytes behind `/timers/` of a path with escapes that is not cut off. A longer path has no action.
+const BEHIND_TIMERS_MAX: usize = ESCAPED_PATH_BYTES_MAX - b"/timers/".len();
 /// Hex digits of an id and of a filter.
 const HEX_DIGITS: usize = 16;
 
@@ -49,6 +52,10 @@ pub enum TimerPath {
     Bulk,
     /// `/timers/by-name/<name>` ([`timer_name`](super::timer_name) reads the name).
     Named,
+    /// `/timers/<id>/<action>`.
+    Action(PublicId, TimerAction),
+    /// `/timers/by-name/<name>/<action>`.
+    NamedAction(TimerAction),
     /// `/timers/references`.
     References,
     /// `/timers/count`.
@@ -77,7 +84,7 @@ pub struct PublicId {
 /// Hex digits may have either case. An id has one of these forms:
 ///
 /// - `<16 hex>-<factor>-<16 hex>`,
-/// - `<16 hex>-<factor>` with any suffix, which is ignored,
+/// - `<16 hex>-<factor>` with any suffix, which is ignored unless it ends with an action,
 /// - `<16 hex><16 hex>`, without a factor.
 ///
 /// A factor outside 1..=16 makes the path unknown. Clients URL-escape the id, so escapes of
@@ -88,7 +95,23 @@ pub fn parse_path(path: &str) -> TimerPath {
     }
     let mut plain = [0; ESCAPED_PATH_BYTES_MAX];
     let plain_bytes = unescape(path.as_bytes(), &mut plain);
-    parse_plain_path(&plain[..plain_bytes])
+    let is_cut = plain_bytes == ESCAPED_PATH_BYTES_MAX;
+    match parse_plain_path(&plain[..plain_bytes]) {
+        TimerPath::Named | TimerPath::NamedAction(_) if is_cut => named_path(path),
+        TimerPath::Action(timer, _) if is_cut => TimerPath::Timer(timer),
+        path => path,
+    }
+}
+
+/// What the path of a long name stands for, by its end as it was sent.
+fn named_path(path: &str) -> TimerPath {
+    match TimerAction::split(path.as_bytes()) {
+        // Behind the third slash is the name.
+        Some((timer, action)) if timer.iter().filter(|&&byte| byte == b'/').count() >= 3 => {
+            TimerPath::NamedAction(action)
+        }
+        _ => TimerPath::Named,
+    }
 }
 
 /// Appends `<16 hex id>-<factor>-<16 hex filter>` in lower case: 35 or 36 bytes. Panics unless
@@ -123,17 +146,31 @@ fn parse_plain_path(path: &[u8]) -> TimerPath {
         Some(b"/bulk") => TimerPath::Bulk,
         Some(b"/references") => TimerPath::References,
         Some(b"/count") => TimerPath::Count,
-        Some([b'/', id @ ..]) => parse_id(id).map_or_else(|| named(id), TimerPath::Timer),
+        Some([b'/', id @ ..]) => match parse_id(id) {
+            Some(named) if named.filter.is_some() => TimerPath::Timer(named),
+            named => unusual(id, named),
+        },
         None if path == b"/ping" => TimerPath::Ping,
         None if path == b"/timestamps" => TimerPath::Timestamps,
         _ => TimerPath::Unknown,
     }
 }
 
-/// What a path stands for that holds no id.
+/// What a path stands for that holds no id with a filter. `timer` is the id that it begins with.
 #[cold]
-fn named(text: &[u8]) -> TimerPath {
-    if text.starts_with(b"by-name/") { TimerPath::Named } else { TimerPath::Unknown }
+fn unusual(text: &[u8], timer: Option<PublicId>) -> TimerPath {
+    let is_named = |text: &[u8]| text.starts_with(b"by-name/");
+    match TimerAction::split(text) {
+        Some((timer, action)) if is_named(timer) => TimerPath::NamedAction(action),
+        Some((timer, action)) if !is_named(text) && text.len() < BEHIND_TIMERS_MAX => {
+            match parse_id(timer) {
+                Some(timer) => TimerPath::Action(timer, action),
+                None => TimerPath::Unknown,
+            }
+        }
+        _ if is_named(text) => TimerPath::Named,
+        _ => timer.map_or(TimerPath::Unknown, TimerPath::Timer),
+    }
 }
 
 fn parse_id(text: &[u8]) -> Option<PublicId> {
@@ -245,6 +282,39 @@ mod tests {
         ] {
             assert_eq!(parse_path(other), TimerPath::Unknown, "{other}");
         }
+    }
+
+    #[test]
+    fn an_action_is_the_last_segment_behind_an_id_or_a_name() {
+        use TimerAction::{Pause, RunNow};
+        let (id, filter) = (ID, "00000000000000ff");
+        let acted = |text: String| parse_path(&format!("/timers/{text}"));
+        let known = TimerId(0x0004_d9f5_4810_0000);
+        for (text, factor, filter) in [
+            (format!("{id}-2-{filter}"), Some(2), Some(0xff)),
+            (format!("{id}%2D2%2d{filter}"), Some(2), Some(0xff)),
+            (format!("{id}-2"), Some(2), None),
+            (format!("{id}-2-any/thing"), Some(2), None),
+            (format!("{id}{filter}"), None, Some(0xff)),
+        ] {
+            let public = PublicId { id: known, factor, filter };
+            assert_eq!(acted(format!("{text}/pause")), TimerPath::Action(public, Pause), "{text}");
+            let path = acted(format!("{text}/run%2Dnow"));
+            assert_eq!(path, TimerPath::Action(public, RunNow), "{text}");
+        }
+        assert_eq!(acted("by-name/a%2Fb/pause".into()), TimerPath::NamedAction(Pause));
+        assert_eq!(acted("by-name/pause".into()), TimerPath::Named);
+        for length in [1, 80, 81, 82, 83, 84, 85, 256, 300] {
+            let name = "%c3".repeat(length);
+            assert_eq!(acted(format!("by-name/{name}")), TimerPath::Named);
+            assert_eq!(acted(format!("by-name/{name}/pause")), TimerPath::NamedAction(Pause));
+            let other = "a".repeat(length);
+            for path in [format!("by-name/%c3{other}/pauses"), format!("by-name/%c3{other}")] {
+                assert_eq!(acted(path.clone()), TimerPath::Named, "{path}");
+            }
+        }
+        assert_eq!(acted("pause".into()), TimerPath::Unknown);
+        assert_eq!(acted(format!("{id}/pause")), TimerPath::Unknown);
     }
 
     #[test]

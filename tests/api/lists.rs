@@ -365,7 +365,8 @@ fn numbers_follow_what_clients_do() {
     });
     assert_eq!(told["timers"], 31);
     let states = serde_json::json!(
-        {"armed": 30, "ready": 0, "in-flight": 1, "backing-off": 0, "handed-over": 0}
+        {"armed": 30, "ready": 0, "in-flight": 1, "backing-off": 0, "handed-over": 0,
+         "paused": 0}
     );
     assert_eq!(told["by-state"], states);
     let due = serde_json::json!(
@@ -448,4 +449,37 @@ fn pops_go_on_while_timers_are_listed_and_counted() {
     let before = sink.count();
     sink.wait_for(before + 60);
     listed.node.assert_alive("lists while timers pop");
+}
+
+#[test]
+fn paused_timers_are_listed_and_counted_as_such() {
+    let listed = Listed::start(3);
+    let mut client = listed.client("client");
+    let made: Vec<_> = (0..9).map(|_| client.create(&far_document())).collect();
+    for (at, path) in made.iter().enumerate().filter(|(at, _)| at % 3 != 0) {
+        let refused = listed.client("reader").ask("POST", &format!("{path}/pause"), "");
+        assert_eq!(refused.status, 403, "{at}: {refused:?}");
+        let paused = client.ask("POST", &format!("{path}/pause"), "");
+        assert_eq!(paused.status, 200, "{at}: {paused:?}");
+    }
+    let states = |client: &mut Asker| {
+        let told = count(client, "");
+        ["paused", "armed"].map(|state| told["by-state"][state].as_u64())
+    };
+    assert_eq!(states(&mut client), [Some(6), Some(3)]);
+    let (paused, _) = client.all("state=paused&limit=2");
+    assert!(paused.iter().all(|timer| timer["state"] == "paused" && timer["paused"] == true));
+    assert_eq!((paused.len(), client.all("state=armed").0.len()), (6, 3));
+    let told = count(&mut client, "");
+    let due: u64 =
+        told["due"].as_object().expect("numbers").values().filter_map(Value::as_u64).sum();
+    assert_eq!(due, 3, "what is paused is due at no time: {told}");
+    for path in &made[1..3] {
+        assert_eq!(client.ask("POST", &format!("{path}/resume"), "").status, 200);
+    }
+    assert_eq!(states(&mut client), [Some(4), Some(5)]);
+    for path in &made {
+        assert_eq!(client.ask("DELETE", path, "").status, 200);
+    }
+    assert_eq!(states(&mut client), [Some(0), Some(0)]);
 }

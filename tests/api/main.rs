@@ -9,6 +9,7 @@ mod bulk;
 mod callbacks;
 mod console;
 mod contract;
+mod control;
 mod deadlines;
 mod destinations;
 mod flow;

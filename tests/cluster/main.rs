@@ -24,6 +24,7 @@ mod wires;
 mod abc;
 mod bulk;
 mod cables;
+mod controls;
 mod deaths;
 mod destinations;
 mod hostile;
@@ -55,6 +56,7 @@ const STORIES: &[&[Story]] = &[
     nonsense::STORIES,
     splits::STORIES,
     names::STORIES,
+    controls::STORIES,
     scaling::STORIES,
     deaths::STORIES,
     destinations::STORIES,

@@ -85,7 +85,7 @@ fn count_ask() {
 fn count_part() {
     let named = |names: &[&str]| names.iter().map(|name| (name.to_string(), 300)).collect();
     let numbers = Numbers {
-        states: [1, 2, 3, 4, 1 << 40],
+        states: [1, 2, 3, 4, 1 << 40, 6],
         spans: [0, 1, 2, 3, 4, u64::MAX],
         tags: named(&["CALL", "REG"]),
         hosts: named(&["", "10.0.0.1:80"]),

@@ -347,6 +347,8 @@ fn timer_id() {
             b"/timers",
             b"/timers/references",
             b"/timers/by-name/a%2Fb",
+            b"/timers/by-name/a%2Fb/pause",
+            b"/timers/687ebc01f9400001-2-0000801000840080/run-now",
             b"/ping",
         ],
         &[

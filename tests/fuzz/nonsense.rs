@@ -20,14 +20,15 @@ use chronos::shard::effects::{
 };
 use chronos::shard::{Shard, ShardConfig, Stock};
 use chronos::store::wheel::Geometry;
-use chronos::timer::definition::{Definition, encode_with_attributes};
+use chronos::timer::definition::{Content, Definition, encode_with_attributes};
 use chronos::timer::version::Version;
-use chronos::wire::attributes::Attributes;
+use chronos::wire::attributes::{Acted, Attributes};
 use chronos::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, SEQUENCE_MAX, START_MS_MAX, Standing,
     TimerCopy, decode_message, decode_result,
 };
 use chronos::wire::resync_json::Reference;
+use chronos::wire::timer_action::TimerAction;
 use chronos::wire::timer_count::{CountAsk, CountPart};
 use chronos::wire::timer_list::{Filter, ListAsk, Place, read_listed, read_part};
 use kit::random::Random;
@@ -162,6 +163,25 @@ impl World {
     }
 
     /// A standing or a copy with fields of any value that the wire lets pass.
+    /// The content of a timer, which clients may have done something with.
+    fn content(&mut self) -> Vec<u8> {
+        if self.random.below(3) > 0 {
+            return self.content.clone();
+        }
+        let held = Content::decode(&self.content).attributes();
+        let once = held.once;
+        let version = self.version();
+        let root = *self.random.of(&[0, 1, version, u64::MAX]);
+        let at_ms = self.number(u64::MAX - 1);
+        let pop = *self.random.of(&[0, 1, 2, 3, u64::MAX]);
+        let acted = (self.random.below(4) > 0).then_some(Acted { root, at_ms, pop });
+        let is_paused = self.random.below(2) == 0;
+        let (mut attributes, mut content) = (Vec::new(), Vec::new());
+        Attributes { once, is_paused, acted, ..Attributes::default() }.write(&mut attributes);
+        encode_with_attributes("/pop", &[], (&attributes, b"opaque"), &mut content);
+        content
+    }
+
     fn told_message<'a>(&mut self, content: &'a [u8]) -> PeerMessage<'a> {
         let mut replicas = Replicas::new();
         for _ in 0..self.random.below(17) {
@@ -233,7 +253,7 @@ impl World {
     }
 
     fn message(&mut self) {
-        let content = self.content.clone();
+        let content = self.content();
         let ask = self.list_ask();
         let message = match self.random.below(10) {
             9 => PeerMessage::List { shard: self.random.below(2) as u16, ask: &ask },
@@ -269,7 +289,7 @@ impl World {
             told => self.told.swap_remove(self.random.below(told)),
         };
         let mut copy = Vec::new();
-        let content = self.content.clone();
+        let content = self.content();
         self.told_message(&content).encode(&mut copy);
         let result = match self.random.below(13) {
             0 => {
@@ -319,17 +339,25 @@ impl World {
             Condition::Version(version),
             Condition::Once,
         ]);
-        let request = match (self.random.below(9), copy) {
+        let action = Some(*self.random.of(&TimerAction::ALL));
+        let request = match (self.random.below(11), copy) {
             (0, _) => Request::Create(definition),
             (1, _) => Request::Update(target, definition),
             (2, _) => Request::Delete(target),
             (3, _) => Request::Forget(&references),
             (4, _) => Request::Collect(ask),
             (5, PeerMessage::Copy(copy)) => Request::Merge(copy),
-            (6, _) => Request::Conditional(Conditional { target, condition, definition: None }),
+            (6, _) => {
+                let (definition, action) = (None, None);
+                Request::Conditional(Conditional { target, condition, definition, action })
+            }
             (7, _) => {
-                let definition = Some(definition);
-                Request::Conditional(Conditional { target, condition, definition })
+                let (definition, action) = (Some(definition), None);
+                Request::Conditional(Conditional { target, condition, definition, action })
+            }
+            (8 | 9, _) => {
+                let definition = None;
+                Request::Conditional(Conditional { target, condition, definition, action })
             }
             _ => Request::Read(target),
         };

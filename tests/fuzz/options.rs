@@ -1,6 +1,6 @@
 //! Inputs of the targets in `option_targets.rs`.
 
-use chronos::wire::attributes::{Attributes, CallbackMethod, CronTiming, RetryPolicy};
+use chronos::wire::attributes::{Acted, Attributes, CallbackMethod, CronTiming, RetryPolicy};
 
 use super::{fuzz, option_targets};
 
@@ -87,6 +87,8 @@ fn attributes() {
         window_ms: Some(300_000),
         retry: Some(RetryPolicy::default()),
         timeout_ms: Some(15_000),
+        is_paused: true,
+        acted: Some(Acted { root: 1 << 63, at_ms: 1 << 40, pop: 3 }),
     };
     let few = Attributes { window_ms: Some(1), ..Attributes::default() };
     let written = |attributes: &Attributes<'_>| {

@@ -4,7 +4,7 @@ use chronos::base::ids::{NodeHash, SiteHash, TimerId};
 use chronos::base::ranked::{Replicas, Sites};
 use chronos::base::time::{MonoNs, Now, WallMs};
 use chronos::timer::definition::{encode_content, encode_with_attributes, with_owner};
-use chronos::wire::attributes::{Attributes, RetryPolicy};
+use chronos::wire::attributes::{Acted, Attributes, RetryPolicy};
 use chronos::wire::peer_frame::{FrameKind, begin_frame, end_frame};
 use chronos::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy,
@@ -88,6 +88,8 @@ fn messages() -> Vec<Vec<u8>> {
     let more = Attributes { is_binary: true, content_type: Some("a/b"), ..Attributes::default() };
     let more = Attributes { headers, retry, at_ms: Some(1 << 40), ..more };
     let more = Attributes { name: Some("a name"), once: Some(1 << 39), ..more };
+    let acted = Some(Acted { root: 7, at_ms: 500, pop: 1 });
+    let more = Attributes { is_paused: true, acted, ..more };
     more.write(&mut attributes);
     encode_with_attributes("/a", &tags, (&attributes, b"\xff\0"), &mut special);
     let mut plain = Vec::new();

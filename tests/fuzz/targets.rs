@@ -31,7 +31,7 @@ use chronos::wire::request_head::{
     Framing, HeadError, HeadProgress, RequestHead, parse_request_head,
 };
 use chronos::wire::timer_json::{JsonScratch, TimerDocument, parse_timer};
-use chronos::wire::timer_name::{NAME_BYTES_MAX, name_in};
+use chronos::wire::timer_name::{NAME_BYTES_MAX, before_action, name_in};
 use chronos::wire::timer_path::{PublicId, TimerPath, parse_path, write_public_id};
 use serde_json::{Value, json};
 
@@ -451,6 +451,16 @@ pub fn timer_id(data: &[u8]) -> bool {
             timer_name(data);
             true
         }
+        TimerPath::Action(public, action) => {
+            assert!(public.factor.is_some() || public.filter.is_some());
+            assert!(text.ends_with(action.name()) || text.contains('%'));
+            true
+        }
+        TimerPath::NamedAction(action) => {
+            assert!(text.ends_with(action.name()) || text.contains('%'));
+            timer_name(before_action(&text).as_bytes());
+            true
+        }
         TimerPath::Collection
         | TimerPath::Bulk
         | TimerPath::References
@@ -475,7 +485,11 @@ pub fn timer_name(data: &[u8]) -> bool {
         TimerPath::Named => text.into_owned(),
         _ => format!("/timers/by-name/{text}"),
     };
-    assert_eq!(parse_path(&path), TimerPath::Named);
+    match parse_path(&path) {
+        TimerPath::Named => {}
+        TimerPath::NamedAction(_) => return name_in(before_action(&path)).is_ok(),
+        other => panic!("{path}: {other:?}"),
+    }
     let Ok(name) = name_in(&path) else { return false };
     assert!((1..=NAME_BYTES_MAX).contains(&name.len()));
     let escaped: String = name.bytes().map(|byte| format!("%{byte:02x}")).collect();

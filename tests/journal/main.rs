@@ -17,6 +17,7 @@ mod sink;
 mod away;
 mod backups;
 mod clocks;
+mod controls;
 mod damage;
 mod destinations;
 mod disks;
@@ -36,6 +37,7 @@ const STORIES: &[&[Story]] = &[
     damage::STORIES,
     missed::STORIES,
     names::STORIES,
+    controls::STORIES,
     clocks::STORIES,
     restarts::STORIES,
     options::STORIES,

@@ -268,7 +268,10 @@ impl World {
             | Refusal::JournalStalled
             | Refusal::WritesFull
             // No token of these cores has limits.
-            | Refusal::TokenFull => None,
+            | Refusal::TokenFull
+            | Refusal::NoTimer
+            | Refusal::Paused
+            | Refusal::NoteTooLong => None,
         };
         if met.is_none_or(|met| met < since) {
             let what =

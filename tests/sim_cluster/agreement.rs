@@ -74,7 +74,9 @@ impl World {
                 true => self.model.may_be_lost(write, now_ns),
                 false => self.model.may_be_unknown(write, now_ns),
             };
-            if let Some(write) = current.filter(|write| !is_gone(write)) {
+            if let Some(write) = current.filter(|write| !is_gone(write))
+                && !self.model.is_acted_on(*id, now_ns)
+            {
                 self.agree_on(*id, write, disturbances)?;
             }
         }
@@ -194,6 +196,7 @@ impl World {
             || !is_alone
             || write.pops() == 0
             || self.model.pops.contains_key(&(name, 1))
+            || self.model.is_acted_on(id, self.now_ns)
         {
             return Ok(());
         }

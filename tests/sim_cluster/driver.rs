@@ -199,6 +199,11 @@ impl CoreDriver {
             factor: ask.factor,
             filter: ask.filter,
         };
+        if let Some(action) = ask.action {
+            let (condition, definition, action) = (Condition::Present, None, Some(action));
+            let asked = Conditional { target, condition, definition, action };
+            return self.core.request(self.now, from, Request::Conditional(asked));
+        }
         let Some(wish) = ask.wish else {
             let request = if ask.is_read { Request::Read(target) } else { Request::Delete(target) };
             return self.core.request(self.now, from, request);
@@ -220,7 +225,8 @@ impl CoreDriver {
             Some(_) if ask.is_claim => {
                 let condition = Condition::Absent;
                 let definition = Some(definition);
-                Request::Conditional(Conditional { target, condition, definition })
+                let action = None;
+                Request::Conditional(Conditional { target, condition, definition, action })
             }
             Some(_) => Request::Update(target, definition),
         };

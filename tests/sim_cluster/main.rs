@@ -15,6 +15,7 @@ mod clocks;
 mod disks;
 mod disturbances;
 mod driver;
+mod holds;
 mod losses;
 mod model;
 mod network;

@@ -8,6 +8,7 @@ use chronos::shard::effects::CallbackOutcome;
 use kit::simulator::story::Violation;
 
 use super::disturbances::{Disturbances, RECOVERY_NS};
+use super::holds::{Act, is_held};
 use super::losses::Losses;
 use super::network::CoreAt;
 use super::sites::Sites;
@@ -176,6 +177,8 @@ pub struct Model {
     /// The factor from which on no node can stand in for a node that has little room; `None` if all
     /// have room.
     pub crowded_from: Option<u8>,
+    /// What clients did with timers beside writing them.
+    pub acts: Vec<Act>,
     pub delivered: u64,
     pub attempts: u64,
     pub doubled: u64,
@@ -214,6 +217,7 @@ impl Model {
             clocks: Spread::default(),
             promotion: limits.promotion,
             crowded_from: None,
+            acts: Vec::new(),
             delivered: 0,
             attempts: 0,
             doubled: 0,
@@ -282,7 +286,7 @@ impl Model {
     }
 
     /// Reports whether a host answered well all the time.
-    fn host_is_well(&self, host: u32, from_ns: u64, to_ns: u64) -> bool {
+    pub fn host_is_well(&self, host: u32, from_ns: u64, to_ns: u64) -> bool {
         self.unwell[host as usize].iter().all(|span| span.0 > to_ns || span.1 < from_ns)
     }
 
@@ -374,7 +378,7 @@ impl Model {
 
     /// Reports whether all nodes that have an acknowledged write may have been silent for so long
     /// that others took them for dead, and went on without it.
-    fn may_be_unheard(&self, write: &Write, until_ns: u64) -> bool {
+    pub fn may_be_unheard(&self, write: &Write, until_ns: u64) -> bool {
         let from_ns = write.sent_ns.saturating_sub(RECOVERY_NS);
         self.disturbances.impaired_max(from_ns, until_ns) >= write.replicas
             && self.disturbances.has_silence(from_ns, until_ns, self.silence_ns)
@@ -400,7 +404,7 @@ impl Model {
 
     /// Returns the latest time of the world at which a pop can be due; `None` if the write was not
     /// acknowledged.
-    fn due_max_ns(&self, write: &Write, sequence: u64) -> Option<u64> {
+    pub fn due_max_ns(&self, write: &Write, sequence: u64) -> Option<u64> {
         let (_, late_ns) = self.losses.shifted_ns(write.sent_ns);
         Some(write.due_max_ns(sequence, self.drift_ppm)? + late_ns)
     }
@@ -412,7 +416,9 @@ impl Model {
         let wish = write.wish.expect("deletes have no pops");
         let seen = self.pops.get(&(name, sequence));
         let is_served = |attempted: &Attempted| attempted.served_ns.is_some_and(|at| at <= now_ns);
-        if seen.is_some_and(|seen| seen.iter().any(is_served)) || !self.is_current(write, now_ns) {
+        // What is done with it says when it pops (`holds.rs`).
+        let is_served = seen.is_some_and(|seen| seen.iter().any(is_served));
+        if is_served || !self.is_current(write, now_ns) || write.id.is_some_and(is_held) {
             return Ok(());
         }
         let settles_ns = RECOVERY_NS + wish.interval_ms * MS;
@@ -459,7 +465,8 @@ impl Model {
         if sequence == 0 || sequence > write.pops() {
             return broken("T8", text());
         }
-        if now_ns < self.due_min_ns(write, sequence) {
+        let is_run = write.id.is_some_and(|id| self.may_be_run(id));
+        if now_ns < self.due_min_ns(write, sequence) && !is_run {
             return broken("T2", text());
         }
         self.is_not_superseded(write, now_ns)?;
@@ -677,7 +684,7 @@ impl Model {
     /// Checks that the first callback of a pop is on time after all have settled.
     fn is_on_time(&self, write: &Write, sequence: u64, now_ns: u64) -> Checked {
         let wish = write.wish.expect("a pop has one");
-        if self.pops.contains_key(&(write.name, sequence)) {
+        if self.pops.contains_key(&(write.name, sequence)) || write.id.is_some_and(is_held) {
             return Ok(());
         }
         let Some(due_ns) = self.due_max_ns(write, sequence) else { return Ok(()) };

@@ -53,10 +53,12 @@ pub enum Rarity {
     Rules = 23,
     /// Clients create timers on condition that they are not there (see `claims.rs`).
     Claims = 24,
+    /// Clients pause timers, resume them and run them (see `holds.rs`).
+    Holds = 25,
 }
 
 impl Rarity {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::OldFiles,
         Self::Twins,
         Self::LateStarts,
@@ -71,6 +73,7 @@ impl Rarity {
         Self::Policies,
         Self::Rules,
         Self::Claims,
+        Self::Holds,
     ];
 }
 
@@ -87,7 +90,7 @@ impl Rarities {
         let is_drawn = |kind: &Rarity| {
             let percent = match (kind, trouble) {
                 (Rarity::LongIntervals, Trouble::Plot) => PERCENT_OF_SOME,
-                (Rarity::Claims, Trouble::None) => PERCENT_OF_SOME,
+                (Rarity::Claims | Rarity::Holds, Trouble::None) => PERCENT_OF_SOME,
                 (Rarity::LongIntervals, _) | (_, Trouble::Plot) => 0,
                 (Rarity::Pauses, Trouble::OneAtATime) if !has_operator => PERCENT_OF_SOME,
                 (Rarity::Pauses, _) => 0,
@@ -95,7 +98,7 @@ impl Rarities {
                 // Beside other faults and changes copies may stay with several stand-ins.
                 (Rarity::NoRoom, Trouble::Storm) => 0,
                 (Rarity::NoRoom, _) if has_operator => 0,
-                (Rarity::Policies, _) => 2 * PERCENT,
+                (Rarity::Policies | Rarity::Holds, _) => 2 * PERCENT,
                 (Rarity::NoRoom | Rarity::WrongClock, _) => PERCENT,
                 (Rarity::Rules, Trouble::None) if !has_operator => RULES_PERCENT,
                 (Rarity::Rules, _) => 0,
@@ -146,7 +149,8 @@ pub fn rare_faults(options: &Options, made: &mut Vec<(u64, Fault)>) {
             Rarity::Policies => failures(draw, options, made),
             Rarity::Rules => rules::orders(draw, options, made),
             // The plots and the limits of the node make these.
-            Rarity::LongIntervals | Rarity::Pauses | Rarity::NoRoom | Rarity::Claims => {}
+            Rarity::LongIntervals | Rarity::Pauses | Rarity::NoRoom => {}
+            Rarity::Claims | Rarity::Holds => {}
         }
     }
 }

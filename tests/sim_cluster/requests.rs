@@ -2,6 +2,7 @@
 //! get.
 
 use chronos::shard::effects::{Answer, Refusal, Reply};
+use chronos::wire::timer_action::TimerAction;
 
 use super::driver::Input;
 use super::model::{Checked, Closed, Write, broken};
@@ -24,6 +25,8 @@ pub struct Ask {
     pub is_read: bool,
     /// Whether the timer is to be made only if it is not there.
     pub is_claim: bool,
+    /// What is done with the timer.
+    pub action: Option<TimerAction>,
 }
 
 /// A try, and what became of it.
@@ -62,9 +65,9 @@ impl World {
             }
             self.probes += 1;
             let name = PROBE_NAMES + self.probes;
-            let (is_read, is_claim) = (true, false);
-            let ask =
-                Ask { name, id: Some(id), factor, filter: None, wish: None, is_read, is_claim };
+            let (is_read, is_claim, action) = (true, false, None);
+            let (filter, wish) = (None, None);
+            let ask = Ask { name, id: Some(id), factor, filter, wish, is_read, is_claim, action };
             let (at_ns, patience_ms) = (self.now_ns, 0);
             let kind = Kind::Read(Target::Chosen(id));
             let operation = Operation { name, at_ns, node, kind, patience_ms, loses_reply: false };
@@ -90,7 +93,7 @@ impl World {
             Kind::Update(target, wish) | Kind::Claim(target, wish) => {
                 (Some(target), Some(wish), false)
             }
-            Kind::Delete(target) => (Some(target), None, false),
+            Kind::Delete(target) | Kind::Act(target, _) => (Some(target), None, false),
             Kind::Read(target) => (Some(target), None, true),
         };
         let mut known = (None, None, None);
@@ -115,13 +118,19 @@ impl World {
         // A PUT cannot change the factor of its id (docs/compat/timer-service.md §1.4).
         let wish = wish.map(|wish| Wish { factor: factor.unwrap_or(wish.factor), ..wish });
         let is_claim = matches!(operation.kind, Kind::Claim(..));
-        let ask = Ask { name, id, factor, filter, wish, is_read, is_claim };
+        let action = match operation.kind {
+            Kind::Act(_, action) => Some(action),
+            _ => None,
+        };
+        let ask = Ask { name, id, factor, filter, wish, is_read, is_claim, action };
         self.trace.add(
             self.now_ns,
             "ask",
             [name as u64, id.unwrap_or(0), at_node as u64, tried as u64],
         );
-        if !is_read {
+        if let (Some(action), Some(id)) = (action, id) {
+            self.model.acts(name, id, action, self.now_ns);
+        } else if !is_read {
             let write = Write::new(name, wish, self.now_ns, self.members_min());
             self.model.asked(id, write);
         }
@@ -149,6 +158,7 @@ impl World {
         if !self.nodes[node].takes_requests() {
             // No process listens there, so the request has had no effect.
             self.model.closed(name, self.now_ns, Closed::NoEffect);
+            self.model.acted(name, self.now_ns, Closed::NoEffect);
             return self.try_next(name);
         }
         let shards = self.options.shards[node];
@@ -195,6 +205,12 @@ impl World {
         let numbers = [name as u64, place.node as u64, answer_number(&reply.answer), 0];
         self.trace.add(self.now_ns, "answer", numbers);
         match &reply.answer {
+            answer if ask.action.is_some() => {
+                if let Answer::Refused(refusal) = answer {
+                    *self.refusals.entry(format!("{refusal:?}")).or_insert(0) += 1;
+                }
+                self.action_answered(name, answer)?;
+            }
             Answer::Done { id, factor, filter } => {
                 if ask.id.is_some_and(|asked| asked != id.0) || ask.is_read {
                     return broken("R2", format!("{name} asked for {ask:?}, answered for {id:?}"));
@@ -219,7 +235,7 @@ impl World {
             }
             Answer::NotFound => self.model.read(self.now_ns, sent_ns, ask.id, None)?,
             Answer::Internal(_) | Answer::Identified(_) => {
-                unreachable!("its number was asked for above")
+                unreachable!("only actions are answered so")
             }
             Answer::Refused(refusal) => {
                 *self.refusals.entry(format!("{refusal:?}")).or_insert(0) += 1;
@@ -269,7 +285,7 @@ impl World {
 }
 
 /// Whether a write that is refused may be in force all the same: some replicas may have it.
-fn leaves_open(refusal: Refusal) -> bool {
+pub fn leaves_open(refusal: Refusal) -> bool {
     matches!(
         refusal,
         Refusal::NoReplica
@@ -287,6 +303,6 @@ fn answer_number(answer: &Answer) -> u64 {
         Answer::NotFound => 2,
         Answer::Refused(_) => 3,
         Answer::Internal(_) => unreachable!("no client asks for what nodes ask for"),
-        Answer::Identified(_) => unreachable!("no timer has a name"),
+        Answer::Identified(_) => 4,
     }
 }

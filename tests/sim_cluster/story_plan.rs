@@ -3,11 +3,13 @@
 
 use chronos::base::destinations::Rule;
 use chronos::wire::attributes::RetryPolicy;
+use chronos::wire::timer_action::TimerAction;
 use kit::simulator::callback_world::Behaviour;
 use kit::simulator::random::{Purpose, Stream};
 
 use super::claims::claims;
 use super::disks::{all_at_once, long_absence};
+use super::holds::holds;
 use super::options::{Options, Trouble};
 use super::pauses::pauses;
 use super::policies::with_policies;
@@ -49,6 +51,8 @@ pub enum Kind {
     /// A create that is made only if the timer is not there.
     Claim(Target, Wish),
     Delete(Target),
+    /// Something that is done with the timer that is there.
+    Act(Target, TimerAction),
     Read(Target),
 }
 
@@ -236,6 +240,9 @@ impl Story {
         }
         if story.options.rarities.kinds.contains(&Rarity::Claims) {
             claims(&mut story);
+        }
+        if story.options.rarities.kinds.contains(&Rarity::Holds) {
+            holds(&mut story);
         }
         long_absence(&mut story);
         all_at_once(&mut story);

@@ -81,6 +81,8 @@ pub enum Event {
         sequence: u64,
         died_ns: u64,
     },
+    /// An action must have made a pop.
+    Acted(usize),
     Check,
     Heal,
     Clean,
@@ -325,6 +327,7 @@ impl World {
             Event::Takeover { name, sequence, died_ns } => {
                 self.model.is_taken_over((name, sequence), died_ns, self.now_ns)?;
             }
+            Event::Acted(name) => self.model.has_acted(name, self.now_ns)?,
             Event::Check => {
                 self.trace.add(self.now_ns, "check", [self.carried, 0, 0, 0]);
                 self.answers_in_time()?;
@@ -413,6 +416,7 @@ impl World {
         self.trace.add(self.now_ns, "pop", numbers);
         self.pops.push((place.node, self.now_ns, name, ticket.sequence));
         self.model.named(name, ticket.id.0)?;
+        self.model.is_not_paused(ticket.id.0, name, self.now_ns)?;
         self.model.keeps_policy(place, self.now_ns, name, ticket.sequence)?;
         self.model.attempt(place, self.now_ns, name, ticket.sequence)?;
         let pops = self.model.pops.entry((name, ticket.sequence)).or_default();

@@ -7,20 +7,24 @@ use crate::timer::naming::{Identity, digest_of, id_of_key, id_of_name};
 use crate::timer::version::Version;
 use crate::wire::conditions::{Conditions, Precondition, read_conditions};
 use crate::wire::request_head::{Method, RequestHead};
-use crate::wire::timer_name::name_in;
+use crate::wire::timer_action::TimerAction;
+use crate::wire::timer_name::{before_action, name_in};
 use crate::wire::timer_path::TimerPath;
 
 use crate::node::clients::request_line::RequestLine;
 
 const ABSENT_DELETE: &str = "If-None-Match: expected with PUT, got it with DELETE";
+const ABSENT_ACTION: &str = "If-None-Match: expected with PUT, got it with POST";
 
-/// A timer as a request names it that has no id.
+/// A timer as a request names it that has no id, or that does something with it.
 #[derive(Debug)]
 pub struct Addressed {
     target: Target,
     condition: Option<Condition>,
-    /// `None`: a key made the id.
+    /// `None`: the request has a key or an id.
     name: Option<Box<str>>,
+    /// What is done with the timer; `None`: it is written, read or deleted.
+    action: Option<TimerAction>,
 }
 
 impl Addressed {
@@ -39,8 +43,32 @@ impl Addressed {
             TimerPath::Collection if head.has_conditions && line.method == Method::Post => {
                 Self::keyed(bytes, scope).map(Box::new)
             }
+            TimerPath::Action(named, action) => {
+                Some(Box::new(Self::acted(bytes, action).map(|timer| {
+                    let (id, factor, filter) = (named.id, named.factor, named.filter);
+                    Self { target: Target { id, factor, filter }, ..timer }
+                })))
+            }
+            TimerPath::NamedAction(action) => {
+                let name = name_in(before_action(head.path)).map_err(|error| error.to_string());
+                Some(Box::new(name.and_then(|name| {
+                    let target = target_of(id_of_name(&name));
+                    Ok(Self { target, name: Some(name.into()), ..Self::acted(bytes, action)? })
+                })))
+            }
             _ => None,
         }
+    }
+
+    #[cold]
+    fn acted(head: &[u8], action: TimerAction) -> Result<Self, String> {
+        let conditions = read_conditions(head).map_err(|error| error.to_string())?;
+        let condition = match conditions.precondition {
+            Some(Precondition::Absent) => return Err(ABSENT_ACTION.to_owned()),
+            precondition => precondition.map(condition_of),
+        };
+        let target = target_of(crate::base::ids::TimerId(0));
+        Ok(Self { target, condition, name: None, action: Some(action) })
     }
 
     #[cold]
@@ -58,7 +86,12 @@ impl Addressed {
             }
             precondition => precondition.map(condition_of),
         };
-        Ok(Self { target: target_of(id_of_name(&name)), condition, name: Some(name.into()) })
+        Ok(Self {
+            target: target_of(id_of_name(&name)),
+            condition,
+            name: Some(name.into()),
+            action: None,
+        })
     }
 
     #[cold]
@@ -68,7 +101,7 @@ impl Addressed {
             Ok(conditions) => conditions.key?,
         };
         let target = target_of(id_of_key(scope, key));
-        Some(Ok(Self { target, condition: Some(Condition::Once), name: None }))
+        Some(Ok(Self { target, condition: Some(Condition::Once), name: None, action: None }))
     }
 
     /// The timer.
@@ -85,9 +118,15 @@ impl Addressed {
     /// The write of a timer; without a definition its end.
     pub fn write<'a>(&self, definition: Option<Definition<'a>>) -> Request<'a> {
         let target = self.target;
+        if let Some(action) = self.action {
+            let (condition, definition) = (self.condition.unwrap_or(Condition::Present), None);
+            let action = Some(action);
+            return Request::Conditional(Conditional { target, condition, definition, action });
+        }
         match (self.condition, definition) {
             (Some(condition), definition) => {
-                Request::Conditional(Conditional { target, condition, definition })
+                let action = None;
+                Request::Conditional(Conditional { target, condition, definition, action })
             }
             (None, Some(definition)) => Request::Update(target, definition),
             (None, None) => Request::Delete(target),

@@ -220,7 +220,10 @@ pub(super) fn kind_of(refusal: Refusal) -> (u16, Kind) {
     match refusal {
         // No later try would succeed: the sender must send something else.
         Refusal::FutureVersion => (400, Kind::Request),
-        Refusal::Original | Refusal::OtherName => (409, Kind::Conflict),
+        Refusal::NoTimer => (404, Kind::NoTimer),
+        Refusal::Original | Refusal::OtherName | Refusal::Paused | Refusal::NoteTooLong => {
+            (409, Kind::Conflict)
+        }
         Refusal::Unmet => (412, Kind::Conflict),
         Refusal::OtherBody => (422, Kind::Conflict),
         Refusal::TokenFull => (429, Kind::Quota),

@@ -9,7 +9,8 @@ use crate::shard::effects::TimerView;
 use crate::wire::attributes::{Attributes, CallbackMethod, CronTiming, RetryPolicy};
 use crate::wire::json::{string_bytes_max, write_number, write_signed, write_string};
 
-/// Appends a timer. Durations are shown in seconds. Returns whether a name or a key made its id.
+/// Appends a timer. Durations are shown in seconds. Returns whether its version is told: a name or
+/// a key made its id, or clients did something with it.
 pub fn write_document(view: &TimerView, out: &mut Vec<u8>) -> bool {
     let attributes = Attributes::read(&view.attributes).unwrap_or_default();
     let opaque = String::from_utf8_lossy(&view.opaque);
@@ -38,6 +39,9 @@ pub fn write_document(view: &TimerView, out: &mut Vec<u8>) -> bool {
         out.extend_from_slice(b"\"name\":");
         write_string(name, out);
         out.push(b',');
+    }
+    if attributes.is_paused {
+        out.extend_from_slice(b"\"paused\":true,");
     }
     out.extend_from_slice(b"\"reliability\":{\"replication-factor\":");
     write_number(view.factor.into(), out);
@@ -72,7 +76,7 @@ pub fn write_document(view: &TimerView, out: &mut Vec<u8>) -> bool {
         write_seconds(window_ms, out);
     }
     out.extend_from_slice(b"}}");
-    attributes.name.is_some() || attributes.once.is_some()
+    attributes.name.is_some() || attributes.once.is_some() || attributes.acted.is_some()
 }
 
 fn write_request_members(attributes: &Attributes<'_>, out: &mut Vec<u8>) {
@@ -164,6 +168,8 @@ mod tests {
             cron: None,
             name: Some("a \"b\""),
             once: Some(1),
+            is_paused: true,
+            acted: None,
         };
         let mut encoded = Vec::new();
         attributes.write(&mut encoded);
@@ -187,7 +193,7 @@ mod tests {
             r#"{"callback":{"http":{"opaque-base64":"/wA=","uri":"http://h/","method":"PUT","#,
             r#""content-type":"image/png","headers":{"X-A":"b \"c\"","X-D":"e"}},"#,
             r#""retry":{"max-attempts":8,"max-age":86400,"initial":1,"multiplier":1.5,"#,
-            r#""max":3600,"jitter":0.2},"timeout":15},"name":"a \"b\"","#,
+            r#""max":3600,"jitter":0.2},"timeout":15},"name":"a \"b\"","paused":true,"#,
             r#""reliability":{"replication-factor":2},"#,
             r#""statistics":{"tag-info":[]},"timing":{"at":"2027-01-15T08:00:00.25Z","#,
             r#""sequence-number":0,"start-time-delta":-20,"window":300}}"#,

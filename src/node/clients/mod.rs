@@ -1,6 +1,7 @@
 //! One core's clients: connections, requests and answers.
 
 mod access;
+mod actions;
 mod addressed;
 pub(crate) mod answer_room;
 pub(crate) mod answers;

@@ -47,8 +47,8 @@ const CONTENT_BYTES_KEPT: usize = 64 << 10;
 /// The answer to what only clients ask for, where a node speaks TLS.
 pub(super) const NODES_ONLY: &str = "this is TLS between nodes (cluster.tls), for what nodes say \
     alone: clients ask without TLS here, or over TLS at [node] listen_tls";
-const NO_PATH: &str = "no such path; expected /timers, /timers/<id>, /timers/by-name/<name>, \
-    /timers/count, /timestamps or /ping";
+pub(super) const NO_PATH: &str = "no such path; expected /timers, /timers/<id>, \
+    /timers/by-name/<name>, /timers/count, /timestamps or /ping";
 /// The answer to a node that has not said who it is.
 const UPGRADE_FIRST: &str = "over TLS a node says who it is first: Upgrade: chronos-site/1";
 /// The answer to a node that does not say of which site it is.
@@ -259,6 +259,9 @@ impl Service {
                 Some(Ok(timer)) => timer.write(None),
                 None => return self.settle(Err((404, NO_PATH.into())), persistence, out),
             },
+            (TimerPath::Action(..) | TimerPath::NamedAction(_), _) => {
+                return self.act((now, core), (from, caller), line, out);
+            }
             (TimerPath::References, Method::Delete) => {
                 let forgotten = self.forget((now, core), (from, caller), body);
                 return self.settle(forgotten, persistence, out);
@@ -351,7 +354,7 @@ impl Service {
 
     /// Returns whether a write is beyond the rate of its token's name, and answers it then.
     #[inline(never)]
-    fn is_beyond_rate(
+    pub(super) fn is_beyond_rate(
         &mut self,
         now: Now,
         quota: &Quota,
@@ -768,6 +771,7 @@ fn is_for_nodes(line: &RequestLine) -> bool {
         TimerPath::Timer(_) => line.method == Method::Put,
         TimerPath::References | TimerPath::Ping | TimerPath::Unknown => true,
         TimerPath::Collection | TimerPath::Named | TimerPath::Bulk => false,
+        TimerPath::Action(..) | TimerPath::NamedAction(_) => false,
         TimerPath::Count | TimerPath::Timestamps => false,
     }
 }

@@ -53,6 +53,7 @@ impl Role {
                 | TimerPath::Count => {
                     matches!(method, Method::Get | Method::Head)
                 }
+                TimerPath::Action(..) | TimerPath::NamedAction(_) => false,
                 TimerPath::Bulk | TimerPath::Timestamps | TimerPath::References => false,
                 TimerPath::Ping | TimerPath::Unknown => true,
             },

@@ -9,7 +9,8 @@ use crate::shard::records::Record;
 use crate::timer::definition::{Content, Definition, OwnedDefinition, spread_ms};
 use crate::timer::naming::{is_digest, may_be_of_key};
 use crate::timer::version::{StateKey, Version};
-use crate::wire::peer_message::TimerCopy;
+use crate::wire::peer_message::{CopyBody, TimerCopy};
+use crate::wire::timer_action::TimerAction;
 
 /// What is known of the timer on which a condition depends.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,6 +27,8 @@ pub struct Seen {
     pub name: Option<Box<str>>,
     /// The digest of the body that came with the key that made the id.
     pub once: Option<u64>,
+    /// Authority and content, where an action is to make another version of them.
+    pub body: Option<(Box<str>, Box<[u8]>)>,
 }
 
 impl Seen {
@@ -38,7 +41,8 @@ impl Seen {
         let is_live = content.is_some();
         let (name, once) = content.map_or((None, ended), identity_of);
         let key = held.key();
-        Self { key, is_live, factor, start, interval_ms, repeat_for_ms, name, once }
+        let body = None;
+        Self { key, is_live, factor, start, interval_ms, repeat_for_ms, name, once, body }
     }
 
     /// What another node told. The start that it told is an age.
@@ -54,7 +58,13 @@ impl Seen {
         let (name, once) = content.map_or((None, ended), identity_of);
         let (version, sequence) = (Version(copy.standing.version), copy.standing.sequence);
         let (key, factor) = (StateKey { version, sequence }, copy.factor);
-        Self { key, is_live, factor, start, interval_ms, repeat_for_ms, name, once }
+        let body = None;
+        Self { key, is_live, factor, start, interval_ms, repeat_for_ms, name, once, body }
+    }
+
+    /// The same, with authority and content for an action.
+    pub fn with(self, body: Option<CopyBody<'_>>) -> Self {
+        Self { body: body.map(|body| (body.authority.into(), body.content.into())), ..self }
     }
 }
 
@@ -81,6 +91,10 @@ pub struct Asked {
     pub condition: Condition,
     /// What the write makes of the timer; `None`: the write ends it.
     pub definition: Option<OwnedDefinition>,
+    /// What is done with the timer that is there. Its definition follows from that.
+    pub action: Option<TimerAction>,
+    /// How many pops of the definition are done.
+    pub sequence: u64,
     /// What is known of the timer.
     pub seen: Option<Seen>,
     /// The version of the write, once a node was asked to decide.
@@ -112,6 +126,9 @@ impl Asked {
     /// Judges the condition by what is known of the timer.
     pub fn verdict(&self) -> Verdict {
         let live = self.seen.as_ref().filter(|seen| seen.is_live);
+        if self.action.is_some() && live.is_none() {
+            return Verdict::Refused(Refusal::NoTimer);
+        }
         let own = self.definition().map(|own| identity_of(Content::decode(own.content)));
         let (own_name, own_once) = own.unwrap_or_default();
         if let (Some(own), Some(name)) = (&own_name, live.and_then(|live| live.name.as_ref()))

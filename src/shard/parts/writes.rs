@@ -39,6 +39,8 @@ pub struct NewWrite<'a> {
     /// Whether the write depended on a condition and was found to meet it. What supersedes it came
     /// later.
     pub is_decided: bool,
+    /// Whether the write is an action, whose answer tells the version.
+    pub is_action: bool,
 }
 
 impl NewWrite<'_> {
@@ -54,14 +56,16 @@ impl NewWrite<'_> {
         }
     }
 
-    /// Whether a name or a key made the id of a timer that the write makes.
+    /// Whether the answer tells the version: a name or a key made the id of the timer that the
+    /// write makes, or the write is an action.
     #[inline]
     pub fn is_identified(&self) -> bool {
-        may_be_made(self.id)
-            && self.body.is_some_and(|(_, content)| {
-                let attributes = Content::decode(content).attributes();
-                attributes.name.is_some() || attributes.once.is_some()
-            })
+        self.is_action
+            || may_be_made(self.id)
+                && self.body.is_some_and(|(_, content)| {
+                    let attributes = Content::decode(content).attributes();
+                    attributes.name.is_some() || attributes.once.is_some()
+                })
     }
 }
 

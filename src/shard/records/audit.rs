@@ -17,7 +17,7 @@ impl Records {
     /// - Counts equal what is counted afresh.
     /// - As many callbacks run as places of hosts are taken.
     pub fn audit(&self, peers: &Peers, in_flight: u64) -> Result<(), String> {
-        let mut by_state = [0_u64; 6];
+        let mut by_state = [0_u64; 7];
         for slot in self.slab.occupied_from(Slot(0)) {
             let record = self.slab.get(slot);
             by_state[record.state as usize] += 1;

@@ -1,7 +1,7 @@
 //! How a record begins, changes and ends. Each step takes and gives back all that the record names:
 //! its payload, its placement, its host's authority, its tags, its owner, its entry in the index.
 
-use super::record::Ms47;
+use super::record::Ms46;
 use super::{AuthorityId, Former, Next, Outline, Placement, PlacementId, Record, Records, State};
 use crate::base::ids::{Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
@@ -28,17 +28,18 @@ impl Records {
         if let Some(held) = &held {
             self.release(tick, held);
         }
+        let (state, repeat_for) = Self::begins_as(outline, held.as_ref(), content);
         let mut record = Record {
             id: outline.id,
             version: outline.key.version,
             start: outline.start,
             interval_ms: outline.interval_ms,
-            repeat_for: Ms47::new(outline.repeat_for_ms),
+            repeat_for,
             sequence: outline.key.sequence,
             payload: self.payloads.insert(content),
             placement: self.placements.enter(&outline.placement),
             authority,
-            state: State::Armed,
+            state,
             attempts: 0,
         };
         self.counts.timers += 1;
@@ -66,7 +67,7 @@ impl Records {
             version: outline.key.version,
             start: outline.start,
             interval_ms,
-            repeat_for: Ms47::new(repeat_for_ms),
+            repeat_for: Ms46::new(repeat_for_ms),
             sequence: outline.key.sequence,
             payload: PayloadRef::EMPTY,
             placement: self.placements.enter(&outline.placement),
@@ -97,7 +98,7 @@ impl Records {
         record.state = State::Tombstone;
         record.payload = PayloadRef::EMPTY;
         record.authority = AuthorityId::NONE;
-        (record.interval_ms, record.repeat_for) = (interval_ms, Ms47::new(repeat_for_ms));
+        (record.interval_ms, record.repeat_for) = (interval_ms, Ms46::new(repeat_for_ms));
         self.changes.progress(slot);
         self.payloads.remove(payload);
         self.hosts.leave(former.authority, tick);
@@ -139,6 +140,9 @@ impl Records {
         let record = self.reach(slot, sequence);
         if record.schedule().is_last(sequence) {
             return self.entomb(tick, slot);
+        }
+        if record.state == State::Paused {
+            return;
         }
         let pops_at = self.takes_over_at(&record, tick);
         self.transition(slot, Next::Armed(pops_at));
@@ -284,7 +288,9 @@ impl Records {
         if let Some((slot, held)) = held {
             assert!(held.id == record.id, "a state takes the place of the same timer's");
             *self.slab.get_mut(slot) = record;
-            if !is_planted(Bug::KeepOldSchedule) || held.state != State::Armed {
+            if !State::FILED.contains(&record.state) {
+                self.unlink(slot, Former::of(&held));
+            } else if !is_planted(Bug::KeepOldSchedule) || held.state != State::Armed {
                 self.file(slot, Former::of(&held), due);
             }
             self.changes.whole(slot);
@@ -296,7 +302,9 @@ impl Records {
         self.links.ensure(slot);
         let slab = &self.slab;
         self.index.insert(record.id.0, slot, |slot| slab.get(slot).id.0);
-        self.wheel.insert(&mut self.links, slot, due);
+        if State::FILED.contains(&record.state) {
+            self.wheel.insert(&mut self.links, slot, due);
+        }
         slot
     }
 }

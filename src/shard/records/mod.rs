@@ -11,12 +11,14 @@
 //! | `InFlight`   | none                                | the callback ends                     |
 //! | `BackingOff` | wheel, until the next attempt       | the attempt is due                    |
 //! | `HandedOver` | wheel, until the pop is taken back  | news of another rank, or time is over |
+//! | `Paused`     | none                                | a client resumes it                   |
 //! | `Tombstone`  | wheel, until its end                | the record is forgotten               |
 //!
 //! Between two of its lists a slot is in none: [`Records::come_due`], [`Records::next_waiting`] and
 //! [`Records::next_in_trouble`] take a slot out and leave its state as it was;
 //! [`Records::transition`] gives the slot its next state and place. Nobody else moves a slot.
 
+mod acted;
 mod arrivals;
 mod audit;
 mod authorities;
@@ -276,16 +278,16 @@ impl Records {
     pub fn pops_at(&self, record: &Record) -> Tick {
         let delay_ms = self.placement_of(record).delay_ms(self.limits.promotion);
         if is_planted(Bug::RankOnePopsWithoutDelay) && delay_ms == RANK_DELAY_MS {
-            return record.due();
+            return self.due(record);
         }
-        record.due() + delay_ms
+        self.due(record) + delay_ms
     }
 
     /// When a timer pops here after another node told of it. If the pop is overdue already, ranks
     /// wait for each other from `tick` on. Counted from its due time, all of them would do the pop
     /// at once.
     pub fn takes_over_at(&self, record: &Record, tick: Tick) -> Tick {
-        let due = record.due();
+        let due = self.due(record);
         let delay_ms = self.pops_at(record) - due;
         if is_planted(Bug::OverdueRanksActAtOnce) {
             due + delay_ms
@@ -326,7 +328,7 @@ impl Records {
     /// When the oldest was due of the pops that are first in the lists of their hosts. Cost: every
     /// host.
     pub fn oldest_waiting(&self) -> Option<Tick> {
-        self.hosts.first_waiting().map(|slot| self.slab.get(slot).due()).min()
+        self.hosts.first_waiting().map(|slot| self.due(self.slab.get(slot))).min()
     }
 
     /// Gives a record its next state and moves its slot from the list in which it is, if it is in

@@ -26,14 +26,23 @@ pub enum State {
     /// Waits in the wheel until the next rank tells of the pop, or until the pop is taken back. The
     /// pop failed here, or came too late.
     HandedOver,
+    /// A client has paused it. It is in no list and waits for a client. A callback of before may
+    /// still run.
+    Paused,
     /// Deleted, or popped for the last time. Waits for its end, in the wheel.
     Tombstone,
 }
 
 impl State {
     /// The states of a timer that has pops left.
-    pub const LIVE: [State; 5] =
-        [State::Armed, State::Ready, State::InFlight, State::BackingOff, State::HandedOver];
+    pub const LIVE: [State; 6] = [
+        State::Armed,
+        State::Ready,
+        State::InFlight,
+        State::BackingOff,
+        State::HandedOver,
+        State::Paused,
+    ];
     /// The states in which a slot is in the wheel.
     pub const FILED: [State; 4] =
         [State::Armed, State::BackingOff, State::HandedOver, State::Tombstone];
@@ -46,7 +55,7 @@ pub struct Record {
     pub version: Version,
     pub start: Tick,
     pub interval_ms: u64,
-    pub repeat_for: Ms47,
+    pub repeat_for: Ms46,
     /// Pops done.
     pub sequence: u64,
     pub payload: PayloadRef,
@@ -59,23 +68,25 @@ pub struct Record {
     pub attempts: u8,
 }
 
-/// Milliseconds in six bytes, without alignment: up to 4 400 years, of which a timer uses 100. The
-/// highest bit is a mark: the timer is tallied (`super::tallies`).
+/// Milliseconds in six bytes, without alignment: up to 2 200 years, of which a timer uses 100. The
+/// highest bits are marks: the timer is tallied (`super::tallies`), and its content says what
+/// clients did with it (`super::acted`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ms47([u16; 3]);
+pub struct Ms46([u16; 3]);
 
-/// The mark, in the last of the three.
+/// The marks, in the last of the three.
 const MARK: u16 = 0x8000;
+const ACTED: u16 = 0x4000;
 
-impl Ms47 {
+impl Ms46 {
     pub const fn new(ms: u64) -> Self {
-        let ms = if ms >> 47 == 0 { ms } else { (1 << 47) - 1 };
+        let ms = if ms >> 46 == 0 { ms } else { (1 << 46) - 1 };
         Self([ms as u16, (ms >> 16) as u16, (ms >> 32) as u16])
     }
 
     #[inline]
     pub const fn get(self) -> u64 {
-        let high = (self.0[2] & !MARK) as u64;
+        let high = (self.0[2] & !(MARK | ACTED)) as u64;
         self.0[0] as u64 | (self.0[1] as u64) << 16 | high << 32
     }
 
@@ -84,6 +95,18 @@ impl Ms47 {
     pub const fn marked(self, is_marked: bool) -> Self {
         let [low, middle, high] = self.0;
         Self([low, middle, high & !MARK | (is_marked as u16) << 15])
+    }
+
+    /// The same time, with the mark that the content is to be looked at.
+    pub const fn acted(self) -> Self {
+        let [low, middle, high] = self.0;
+        Self([low, middle, high | ACTED])
+    }
+
+    /// Whether that mark is there.
+    #[inline]
+    pub const fn is_acted(self) -> bool {
+        self.0[2] & ACTED != 0
     }
 
     /// Whether the mark is there.
@@ -104,7 +127,7 @@ impl Record {
         }
     }
 
-    /// When the next pop is due, if there are pops left.
+    /// When the next pop is due by the schedule, if there are pops left.
     #[inline]
     pub fn due(&self) -> Tick {
         self.schedule().due(self.sequence + 1)
@@ -126,13 +149,16 @@ mod tests {
 
     #[test]
     fn six_bytes_hold_every_time_that_a_timer_can_have() {
-        for ms in [0, 1, 65_535, 65_536, 1 << 32, INTERVAL_MS_MAX, (1 << 47) - 1] {
-            let time = Ms47::new(ms);
+        for ms in [0, 1, 65_535, 65_536, 1 << 32, INTERVAL_MS_MAX, (1 << 46) - 1] {
+            let time = Ms46::new(ms);
             assert_eq!((time.get(), time.is_marked()), (ms, false));
             let marked = time.marked(true);
             assert_eq!((marked.get(), marked.is_marked()), (ms, true));
             assert_eq!(marked.marked(false), time);
+            let acted = time.acted();
+            assert_eq!((acted.get(), acted.is_marked(), acted.is_acted()), (ms, false, true));
+            assert!(acted.marked(true).is_acted() && !time.is_acted());
         }
-        assert_eq!(Ms47::new(u64::MAX).get(), (1 << 47) - 1);
+        assert_eq!(Ms46::new(u64::MAX).get(), (1 << 46) - 1);
     }
 }
