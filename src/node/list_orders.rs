@@ -9,7 +9,8 @@ use crossbeam_queue::ArrayQueue;
 use crate::base::ids::ShardIndex;
 use crate::base::slots::{SlotKey, Slots};
 use crate::core::lists::ListAsked;
-use crate::shard::effects::{Answer, Reply, Request, Requester, Target};
+use crate::shard::effects::{Answer, Condition, Conditional, Reply, Request, Requester, Target};
+use crate::wire::timer_action::TimerAction;
 
 /// The `connection` of a requester whose answers are for the control thread. No client has it.
 const ORDERED: u32 = u32::MAX - 2;
@@ -30,6 +31,8 @@ pub enum TimerUse {
     Read,
     /// It is deleted.
     Delete,
+    /// It is paused, resumed or run.
+    Act(TimerAction),
 }
 
 impl TimerUse {
@@ -38,6 +41,12 @@ impl TimerUse {
         match self {
             TimerUse::Read => Request::Read(target),
             TimerUse::Delete => Request::Delete(target),
+            TimerUse::Act(action) => Request::Conditional(Conditional {
+                target,
+                condition: Condition::Present,
+                definition: None,
+                action: Some(action),
+            }),
         }
     }
 }

@@ -177,3 +177,24 @@ fn what_is_refused_becomes_an_alarm_in_words() {
     let counts = &get(node.admin, "/overview")["alarms"];
     assert!(counts["warning"].as_u64() >= Some(1), "{counts}");
 }
+
+#[test]
+fn a_timer_is_paused_resumed_and_run_by_operators() {
+    let node = Node::start(2, "");
+    let path = node.create(&far_document());
+    let act = |action: &str| ask(node.admin, "POST", &format!("{path}/{action}"), ORDER);
+    assert_eq!(ask(node.admin, "POST", &format!("{path}/pause"), "").status, 403, "no order");
+    assert_eq!(act("pause").status, 200);
+    assert_eq!(get(node.admin, &path)["paused"], true);
+    assert_eq!(act("run-now").status, 409);
+    assert_eq!((act("resume").status, act("run-now").status), (200, 200));
+    assert_eq!(get(node.admin, &path)["paused"], Value::Null);
+    for path in [format!("{path}/stop"), "/timers/1234567890abcdef-1/pause".to_owned()] {
+        assert_eq!(ask(node.admin, "POST", &path, ORDER).status, 404, "{path}");
+    }
+    let named = "/timers/by-name/a%2Fb";
+    assert_eq!(node.request("PUT", named, &far_document()).status, 200);
+    assert_eq!(ask(node.admin, "POST", &format!("{named}/pause"), ORDER).status, 200);
+    assert_eq!(get(node.admin, named)["paused"], true);
+    assert_eq!(ask(node.admin, "POST", &format!("{named}/stop"), ORDER).status, 404);
+}

@@ -41,8 +41,8 @@ const BODY_BYTES_MAX: usize = 128 << 10;
 
 const NOT_FOUND: &str = "the admin API has / (the console), /healthz, /readyz, /metrics, /status, \
      /overview, /alarms, /config, /journal, /timestamp, /access, /cluster[/members], \
-     /destinations[/<HOST>], /timers[/count], /timers/<ID>, /timers/by-name/<NAME>, \
-     /statistics/tags[/<TAG>]\n";
+     /destinations[/<HOST>], /timers[/count], /timers/<ID>[/<ACTION>], \
+     /timers/by-name/<NAME>[/<ACTION>],      /statistics/tags[/<TAG>]\n";
 
 /// What the handlers read.
 #[derive(Clone)]
@@ -181,9 +181,10 @@ fn router(state: AdminState) -> Router {
         .route("/timers", get(timers::list))
         .route("/timers/count", get(timers::count))
         .route("/timers/{id}", get(one_timer::show).delete(one_timer::delete))
+        .route("/timers/{id}/{action}", post(one_timer::act))
         .route(
             "/timers/by-name/{*name}",
-            get(one_timer::show_named).delete(one_timer::delete_named),
+            get(one_timer::show_named).delete(one_timer::delete_named).post(one_timer::act_named),
         )
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         // Inside of the guard, so that what it refuses wakes no core.

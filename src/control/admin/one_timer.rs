@@ -13,15 +13,17 @@ use crate::base::ids::TimerId;
 use crate::node::clients::document::write_document;
 use crate::node::list_orders::{Ordered, TimerUse};
 use crate::ring;
-use crate::shard::effects::{Answer, Target, TimerView};
+use crate::shard::effects::{Answer, Refusal, Target, TimerView};
 use crate::timer::calendar::Calendar;
 use crate::timer::naming::id_of_name;
 use crate::wire::attributes::{Attributes, CronTiming};
-use crate::wire::timer_name::name_in;
+use crate::wire::timer_action::TimerAction;
+use crate::wire::timer_name::{before_action, name_in};
 use crate::wire::timer_path::{TimerPath, parse_path, write_public_id};
 
 /// Most pops that are told in advance.
 const NEXT_POPS: usize = 5;
+const NO_ACTION: &str = "no such order for a timer; expected pause, resume or run-now\n";
 
 /// Shows the timer of an id.
 pub(super) async fn show(State(view): State<NodeView>, Path(id): Path<String>) -> Response {
@@ -41,6 +43,27 @@ pub(super) async fn show_named(State(view): State<NodeView>, uri: Uri) -> Respon
 /// Deletes the timer of a name.
 pub(super) async fn delete_named(State(view): State<NodeView>, uri: Uri) -> Response {
     by_name(&view, uri.path(), TimerUse::Delete).await
+}
+
+/// Pauses, resumes or runs the timer of an id.
+pub(super) async fn act(
+    State(view): State<NodeView>,
+    Path((id, action)): Path<(String, String)>,
+) -> Response {
+    match TimerAction::ALL.into_iter().find(|known| known.name() == action) {
+        Some(action) => by_id(&view, &id, TimerUse::Act(action)).await,
+        None => (StatusCode::NOT_FOUND, NO_ACTION).into_response(),
+    }
+}
+
+/// Pauses, resumes or runs the timer of a name.
+pub(super) async fn act_named(State(view): State<NodeView>, uri: Uri) -> Response {
+    match parse_path(uri.path()) {
+        TimerPath::NamedAction(action) => {
+            by_name(&view, before_action(uri.path()), TimerUse::Act(action)).await
+        }
+        _ => (StatusCode::NOT_FOUND, NO_ACTION).into_response(),
+    }
 }
 
 async fn by_id(view: &NodeView, id: &str, wanted: TimerUse) -> Response {
@@ -75,6 +98,12 @@ fn answered(view: &NodeView, answer: Option<Answer>) -> Response {
         Some(Answer::NotFound) => {
             (StatusCode::NOT_FOUND, "no timer with this id\n").into_response()
         }
+        Some(Answer::Refused(Refusal::NoTimer)) => {
+            (StatusCode::NOT_FOUND, "no timer with this id\n").into_response()
+        }
+        Some(Answer::Refused(
+            refusal @ (Refusal::Paused | Refusal::NoteTooLong | Refusal::Original),
+        )) => (StatusCode::CONFLICT, format!("{refusal}\n")).into_response(),
         Some(Answer::Refused(refusal)) => refused(Some(refusal.to_string())),
         _ => refused(None),
     }

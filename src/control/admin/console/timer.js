@@ -47,7 +47,9 @@ function timerActions(timer, path, again) {
   const isPaused = timer.paused === true || timer.timing?.paused === true
     || timer.state === "paused";
   return make("div", { class: "row" },
-    orderButton("Run now", () => act("run-now", "The next pop is made now.")),
+    isPaused ? button("Run now", null, { disabled: true,
+      title: "A paused timer is not run: resume it first." })
+      : orderButton("Run now", () => act("run-now", "The next pop is made now.")),
     isPaused ? orderButton("Resume", () => act("resume", "The timer pops again."))
       : orderButton("Pause", () => act("pause", "The timer does not pop until it is resumed.")),
     orderButton("Cancel timer", cancel, { class: "danger" }));
