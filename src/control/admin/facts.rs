@@ -34,7 +34,7 @@ impl Facts {
         let directory = node.journal.directory();
         Self {
             timers_max: node.limits.timers_max,
-            store_bytes_max: node.limits.store_bytes_max as u64,
+            store_bytes_max: node.limits.store_bytes_max,
             journal: directory.map(|directory| {
                 (directory.display().to_string(), format!("{:?}", node.journal.mode).to_lowercase())
             }),

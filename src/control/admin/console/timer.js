@@ -82,8 +82,9 @@ const retryWords = (retry) => `${retry["max-attempts"]} attempts within ` +
 function nextPops(timer) {
   const pops = timer["next-pops"] ?? [];
   if (!pops.length) return make("p", { class: "muted" }, "This was its last pop.");
-  return make("div", { class: "stack" }, make("p", {}, make("strong", {},
-    fromNow(timer["due-in-ms"]))),
+  const when = timer.paused === true ? "Paused: it does not pop until it is resumed. Its times are"
+    : fromNow(timer["due-in-ms"]);
+  return make("div", { class: "stack" }, make("p", {}, make("strong", {}, when)),
   make("ul", { class: "plain-list" }, pops.map((at) => make("li", { title: at }, moment(at)))),
   timer.timing?.window ? make("small", {}, "The window may add to each of these.") : null);
 }
