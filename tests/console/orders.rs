@@ -117,7 +117,7 @@ fn dead_letters_are_replayed() {
     failing["callback"]["retry"] = json!({ "max-attempts": 1 });
     node.create(&failing);
     until("the attempt", PATIENCE, || (called.load(SeqCst) == 1).then_some(()));
-    let letters = || node.document("/dead-letters")["timers"].as_array().map(Vec::len);
+    let letters = || node.document("/dead-letters")["dead-letters"].as_array().map(Vec::len);
     until("a letter", PATIENCE, || (letters() == Some(1)).then_some(()));
     browser.press("Show");
     browser.wait_for_text("all attempts failed");

@@ -16,7 +16,7 @@ function lettersPage(root, { query }) {
     try {
       const page = await look(`/dead-letters?${letterQuery(query, cursor)}`);
       if (isLeft) return;
-      all.push(...(page.timers ?? page["dead-letters"] ?? []));
+      all.push(...(page["dead-letters"] ?? []));
       found.replaceChildren(...letterList(all, page, show, again));
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
