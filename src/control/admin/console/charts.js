@@ -41,7 +41,8 @@ function lineChart(label, series, format) {
       keys[place].latest.textContent = isNumber(last) ? format(last) : NOTHING;
       return `${one.name} ${keys[place].latest.textContent}`;
     });
-    svg.setAttribute("aria-label", `${label} over the last ${lasting(span)}; now ${words.join(", ")}`);
+    const latest = words.join(", ");
+    svg.setAttribute("aria-label", `${label} over the last ${lasting(span)}; now ${latest}`);
   };
   return { node: make("div", { class: "chart", "data-name": label }, svg, legend), show };
 }
@@ -83,7 +84,8 @@ function barList(rows) {
   return make("dl", { class: "bars" }, rows.map(([name, number, isBad]) => {
     const filled = make("span", { class: isBad ? "bar-fill bad" : "bar-fill" });
     filled.style.width = number > 0 ? `max(3px, ${(100 * number) / most}%)` : "0";
-    return [make("dt", {}, name), make("div", { class: "bar-track", "aria-hidden": "true" }, filled),
+    return [make("dt", {}, name),
+      make("div", { class: "bar-track", "aria-hidden": "true" }, filled),
       make("dd", { class: "count" }, count(number))];
   }));
 }

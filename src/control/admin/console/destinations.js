@@ -6,8 +6,8 @@ const BREAKERS = { closed: ["well", "good"], open: ["in trouble", "bad"],
 function destinationsPage(root) {
   const place = live("/destinations?limit=200", 3_000, "list of destinations", (answer) =>
     destinationList(answer, () => place.now()));
-  root.append(pageHead("Destinations", "Callback servers that have a rule, or pops that wait, run " +
-    "or fail on this node. A rule holds on all nodes.",
+  root.append(pageHead("Destinations", "Callback servers that have a rule, or pops that wait, " +
+    "run or fail on this node. A rule holds on all nodes.",
   orderButton("Set a rule …", async () => {
     const said = await ruleQuestion({ destination: "" }, true);
     if (said && await putRule(said.destination, said.rule, "The rule holds.")) place.now();
