@@ -52,8 +52,14 @@ const limited = (figure, limit) => (isNumber(limit)
   ? [figure, make("small", {}, ` of ${limit}`)] : figure);
 
 function destinationActions(it, again) {
-  const rule = ruleOf(it);
+  // What is shown may be some seconds old, and a PUT replaces the whole rule.
   const give = async (changed, done) => {
+    let rule = ruleOf(it);
+    try {
+      rule = ruleOf(await look(rulePath(it.destination)));
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+    }
     if (await putRule(it.destination, { ...rule, ...changed }, done)) again();
   };
   const pause = async () => {
