@@ -34,6 +34,7 @@ fn a_timer_is_found_and_cancelled() {
     assert!(browser.text("main .facts").contains(&id[..16]), "{}", browser.text("main"));
     browser.press("Cancel timer");
     browser.wait_for_text("Cancel this timer?");
+    browser.picture("question-1280");
     browser.press("Back");
     assert!(node.holds(&path), "nobody was sure");
     browser.press("Cancel timer");
