@@ -34,6 +34,7 @@ fn a_timer_is_found_and_cancelled() {
     assert!(browser.text("main .facts").contains(&id[..16]), "{}", browser.text("main"));
     browser.press("Cancel timer");
     browser.wait_for_text("Cancel this timer?");
+    browser.picture("question-1280");
     browser.press("Back");
     assert!(node.holds(&path), "nobody was sure");
     browser.press("Cancel timer");
@@ -117,7 +118,7 @@ fn dead_letters_are_replayed() {
     failing["callback"]["retry"] = json!({ "max-attempts": 1 });
     node.create(&failing);
     until("the attempt", PATIENCE, || (called.load(SeqCst) == 1).then_some(()));
-    let letters = || node.document("/dead-letters")["timers"].as_array().map(Vec::len);
+    let letters = || node.document("/dead-letters")["dead-letters"].as_array().map(Vec::len);
     until("a letter", PATIENCE, || (letters() == Some(1)).then_some(()));
     browser.press("Show");
     browser.wait_for_text("all attempts failed");

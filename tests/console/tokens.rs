@@ -37,6 +37,12 @@ fn orders_wait_for_an_operator() {
     browser.picture("destinations-without-token");
 
     browser.press("Token");
+    browser.wait("the question", "return document.querySelector('dialog[open]') !== null");
+    browser.size(420);
+    browser.scheme("dark");
+    browser.picture("token-420-dark");
+    browser.size(1_280);
+    browser.scheme("light");
     browser.fill("dialog input", "token of the reader\u{e007}");
     browser.wait_for_text("Your token is one of a reader");
     assert_eq!(browser.script(orders, &[]), json!([true]));

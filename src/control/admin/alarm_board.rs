@@ -154,7 +154,7 @@ mod tests {
         let told = board.render(begun + Duration::from_secs(3));
         let alarm = named(&told, "journal-stalled").expect("it holds");
         assert_eq!((&alarm["seconds"], &alarm["severity"]), (&2.into(), &"critical".into()));
-        assert_eq!(alarm["since"], "1970-01-01T00:00:02Z");
+        assert_eq!(alarm["since"], "1970-01-01T00:00:02.000Z");
         assert_eq!(board.counts()["critical"], 1);
         meters[0].journal_stalled.set(0);
         board.look(&meters, begun + Duration::from_secs(4), 5_000);

@@ -24,13 +24,16 @@ class Refusal extends Error {
   }
 
   remedy(thing) {
-    if (this.isUnknownPath) return `This node's version has no ${thing}. Upgrade the node to use it.`;
+    if (this.isUnknownPath) {
+      return `This node's version has no ${thing}. Upgrade the node to use it.`;
+    }
     switch (this.status) {
       case 0: return "Is the process running, and its admin port reachable from here? This page " +
         "tries again by itself.";
       case 401: return "Give this page a token of auth.tokens_file: the button Token, above.";
       case 403: return `${this.message}.`;
-      case 421: return "Open this page under the node's address, or add this name to [admin] hosts.";
+      case 421: return "Open this page under the node's address, or add this name to [admin] " +
+        "hosts.";
       case 503: return `${this.message}. Try again in a moment.`;
       default: return this.message;
     }

@@ -41,7 +41,8 @@ function lineChart(label, series, format) {
       keys[place].latest.textContent = isNumber(last) ? format(last) : NOTHING;
       return `${one.name} ${keys[place].latest.textContent}`;
     });
-    svg.setAttribute("aria-label", `${label} over the last ${lasting(span)}; now ${words.join(", ")}`);
+    const latest = words.join(", ");
+    svg.setAttribute("aria-label", `${label} over the last ${lasting(span)}; now ${latest}`);
   };
   return { node: make("div", { class: "chart", "data-name": label }, svg, legend), show };
 }
@@ -69,12 +70,14 @@ function lineOf(samples, one, place, { x, y }) {
   }
   const points = (piece) => piece.map(([a, b]) => `${a.toFixed(1)} ${b.toFixed(1)}`).join("L");
   const drawn = pieces.filter((piece) => piece.length);
-  // A single figure is a dot: a line of no length with round ends.
+  // A single figure is a line of no length with round ends.
   const d = drawn.map((piece) => `M${points(piece.length > 1 ? piece : [piece[0], piece[0]])}`);
+  const last = drawn[drawn.length - 1]?.at(-1);
+  const end = last ? [draw("circle", { class: `dot ${kind}`, cx: last[0], cy: last[1], r: 3 })] : [];
   const areas = place ? [] : drawn.filter((piece) => piece.length > 1).map((piece) =>
     draw("path", { class: "area first",
       d: `M${points(piece)}L${piece[piece.length - 1][0]} ${y(0)}L${piece[0][0]} ${y(0)}Z` }));
-  return [...areas, draw("path", { class: `line ${kind}`, d: d.join("") })];
+  return [...areas, draw("path", { class: `line ${kind}`, d: d.join("") }), ...end];
 }
 
 // rows: [[name, number, isBad]]
@@ -83,7 +86,8 @@ function barList(rows) {
   return make("dl", { class: "bars" }, rows.map(([name, number, isBad]) => {
     const filled = make("span", { class: isBad ? "bar-fill bad" : "bar-fill" });
     filled.style.width = number > 0 ? `max(3px, ${(100 * number) / most}%)` : "0";
-    return [make("dt", {}, name), make("div", { class: "bar-track", "aria-hidden": "true" }, filled),
+    return [make("dt", {}, name),
+      make("div", { class: "bar-track", "aria-hidden": "true" }, filled),
       make("dd", { class: "count" }, count(number))];
   }));
 }

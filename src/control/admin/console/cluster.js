@@ -29,8 +29,8 @@ function clusterParts({ views }) {
 function clusterWarnings(own, views) {
   const said = [];
   if (own.reload_error) {
-    said.push(`The last reload failed: ${own.reload_error.text}. Repair the file and send SIGHUP; ` +
-      "the old members stay in force.");
+    said.push(`The last reload failed: ${own.reload_error.text}. Repair the file and send ` +
+      "SIGHUP; the old members stay in force.");
   }
   const lists = new Set(views.filter((it) => it.view)
     .map(({ view }) => JSON.stringify(Object.values(view.membership ?? {})

@@ -6,8 +6,8 @@ const BREAKERS = { closed: ["well", "good"], open: ["in trouble", "bad"],
 function destinationsPage(root) {
   const place = live("/destinations?limit=200", 3_000, "list of destinations", (answer) =>
     destinationList(answer, () => place.now()));
-  root.append(pageHead("Destinations", "Callback servers that have a rule, or pops that wait, run " +
-    "or fail on this node. A rule holds on all nodes.",
+  root.append(pageHead("Destinations", "Callback servers that have a rule, or pops that wait, " +
+    "run or fail on this node. A rule holds on all nodes.",
   orderButton("Set a rule …", async () => {
     const said = await ruleQuestion({ destination: "" }, true);
     if (said && await putRule(said.destination, said.rule, "The rule holds.")) place.now();
@@ -52,8 +52,14 @@ const limited = (figure, limit) => (isNumber(limit)
   ? [figure, make("small", {}, ` of ${limit}`)] : figure);
 
 function destinationActions(it, again) {
-  const rule = ruleOf(it);
+  // What is shown may be some seconds old, and a PUT replaces the whole rule.
   const give = async (changed, done) => {
+    let rule = ruleOf(it);
+    try {
+      rule = ruleOf(await look(rulePath(it.destination)));
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+    }
     if (await putRule(it.destination, { ...rule, ...changed }, done)) again();
   };
   const pause = async () => {

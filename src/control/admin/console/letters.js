@@ -5,8 +5,8 @@ const REASONS = { attempts: "all attempts failed", age: "too old", denied: "host
 function lettersPage(root, { query }) {
   const found = make("div", { class: "stack" }, loading());
   const again = () => show(null);
-  root.append(pageHead("Dead letters", "Pops that were given up, kept so that they can be replayed.",
-    lettersActions(query, again)), hindranceNotice() ?? "",
+  root.append(pageHead("Dead letters",
+    "Pops that were given up, kept so that they can be replayed.", lettersActions(query, again)), hindranceNotice() ?? "",
   make("section", { class: "panel" }, make("div", { class: "inside" }, letterForm(query))),
   make("section", { class: "panel" }, found));
   let all = [];
@@ -16,7 +16,7 @@ function lettersPage(root, { query }) {
     try {
       const page = await look(`/dead-letters?${letterQuery(query, cursor)}`);
       if (isLeft) return;
-      all.push(...(page.timers ?? page["dead-letters"] ?? []));
+      all.push(...(page["dead-letters"] ?? []));
       found.replaceChildren(...letterList(all, page, show, again));
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;

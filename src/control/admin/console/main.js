@@ -101,7 +101,8 @@ async function askForToken() {
     note(CLEAR_WORDS, true);
     return;
   }
-  const said = await question("Token", "A line of auth.tokens_file stands for it: any role looks, " +
+  const said = await question("Token",
+    "A line of auth.tokens_file stands for it: any role looks, " +
     "an operator gives orders. It is kept until this tab is closed, and sent to this node alone. " +
     "An empty field forgets it.", "Use",
   { fields: [{ name: "token", label: "Token", type: "password", value: store.token }] });

@@ -15,8 +15,8 @@ function journalPage(root) {
 function journalParts(journal, before) {
   if (journal.mode === "off") {
     return make("section", { class: "panel" }, empty("This node has no journal",
-      "Its timers live as long as one node that holds them. Set data_dir in [journal] and restart " +
-      "the node to keep them on its disk."));
+      "Its timers live as long as one node that holds them. Set data_dir in [journal] and " +
+      "restart the node to keep them on its disk."));
   }
   const size = journal.segments * journal.segment_bytes;
   const lately = quantile(journal.sync, before?.sync, 0.99);
@@ -80,12 +80,13 @@ function timestampParts(board) {
     make("div", { class: "figures" },
       figure("This node", board.role, board.serving ? "hands out timestamps"
         : "hands out none at present"),
-      figure("Master", board.master ?? "not known", board.coordination === "file"
-        ? "alone, with a file" : "elected through ZooKeeper"),
+      figure("Master", board.master ?? (board.role === "master" ? "this node" : "not known"),
+        board.coordination === "file" ? "alone, with a file" : "elected through ZooKeeper"),
       figure("Lead", lead, board.behind_ms > 0 ? "behind the wall clock"
         : "ahead of the wall clock", board.behind_ms > 1_000 ? "is-warn" : ""),
       figure("Window left", split(lasting(board.window_remaining_ms)), "until the next bound"),
-      figure("Lease left", isNumber(board.lease_ms) ? split(lasting(board.lease_ms)) : "none needed",
+      figure("Lease left",
+        isNumber(board.lease_ms) ? split(lasting(board.lease_ms)) : "none needed",
         isNumber(board.lease_ms) ? "without news of ZooKeeper" : "coordination by file")),
     panel("Numbers", facts([
       ["Bound", [make("span", { class: "mono" }, board.bound), " no timestamp reaches it"]],
@@ -133,9 +134,10 @@ function configurationList({ sections }, filter, isOnlyChanged) {
     return make("section", { class: "panel" }, empty("No such key", isOnlyChanged && !word
       ? "Everything is at its default." : "Nothing fits these words."));
   }
-  return make("div", { class: "stack even" }, shown.map((section) => make("section", { class: "panel" },
-    make("header", {}, make("h2", { class: "mono" }, `[${section.name}]`),
-      make("small", {}, section.help)), table(CONFIGURATION_COLUMNS, section.keys, section.name))));
+  return make("div", { class: "stack even" }, shown.map((section) =>
+    make("section", { class: "panel" }, make("header", {},
+      make("h2", { class: "mono" }, `[${section.name}]`), make("small", {}, section.help)),
+    table(CONFIGURATION_COLUMNS, section.keys, section.name))));
 }
 
 const CONFIGURATION_COLUMNS = [

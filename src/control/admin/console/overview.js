@@ -78,7 +78,8 @@ function duePanel(due) {
   const rows = Object.entries(DUE_WORDS).map(([name, words]) =>
     [words, due.due[name] ?? 0, name === "overdue"]);
   if (due.timers === 0) {
-    return empty("No timers yet", "As soon as a client creates a timer, this shows when it is due.");
+    return empty("No timers yet",
+      "As soon as a client creates a timer, this shows when it is due.");
   }
   const states = Object.entries(due["by-state"]).filter(([, number]) => number > 0);
   return [incompleteNotice(due.incomplete), barList(rows),

@@ -90,7 +90,7 @@ function figure(name, value, words, mood = "") {
 
 // "2.4 s" as number and unit.
 function split(text) {
-  const [first, ...rest] = text.split(" ");
+  const [first, ...rest] = text.split(TIED);
   return rest.length === 1 ? [first, rest[0]] : text;
 }
 

@@ -1,6 +1,8 @@
 // Numbers and times as people read them.
 
 const NOTHING = "–";
+// Keeps a figure and its unit on one line.
+const TIED = "\u00a0";
 
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 
@@ -10,7 +12,8 @@ const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 function count(value) {
   if (!isNumber(value)) return NOTHING;
   if (value < 10_000_000) return whole.format(value);
-  return value < 1e9 ? `${(value / 1e6).toFixed(1)} M` : `${(value / 1e9).toFixed(2)} G`;
+  return value < 1e9 ? `${(value / 1e6).toFixed(1)}${TIED}M`
+    : `${(value / 1e9).toFixed(2)}${TIED}G`;
 }
 
 // A rate: one decimal while it is small.
@@ -27,17 +30,18 @@ function bytes(value) {
     value /= 1024;
     unit += 1;
   }
-  return `${unit === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[unit]}`;
+  const figure = unit === 0 || value >= 100 ? Math.round(value) : value.toFixed(1);
+  return `${figure}${TIED}${units[unit]}`;
 }
 
 // A duration: "0.15 ms", "2.4 s", "3 min 20 s", "2 d 4 h".
 function lasting(ms) {
   if (!isNumber(ms)) return NOTHING;
   if (ms < 0) return `−${lasting(-ms)}`;
-  if (ms === 0) return "0 ms";
-  if (ms < 10) return `${ms.toFixed(2).replace(/\.?0+$/, "")} ms`;
-  if (ms < 1_000) return `${Math.round(ms)} ms`;
-  if (ms < 60_000) return `${(ms / 1_000).toFixed(1).replace(/\.0$/, "")} s`;
+  if (ms === 0) return `0${TIED}ms`;
+  if (ms < 10) return `${ms.toFixed(2).replace(/\.?0+$/, "")}${TIED}ms`;
+  if (ms < 1_000) return `${Math.round(ms)}${TIED}ms`;
+  if (ms < 60_000) return `${(ms / 1_000).toFixed(1).replace(/\.0$/, "")}${TIED}s`;
   const seconds = Math.round(ms / 1_000);
   const parts = [[86_400, "d"], [3_600, "h"], [60, "min"], [1, "s"]];
   let rest = seconds;
@@ -48,7 +52,7 @@ function lasting(ms) {
     if (number > 0 || words.length > 0) words.push([number, unit]);
   }
   return words.slice(0, 2).filter(([number]) => number > 0)
-    .map(([number, unit]) => `${number} ${unit}`).join(" ");
+    .map(([number, unit]) => `${number}${TIED}${unit}`).join(" ");
 }
 
 function fromNow(ms) {
@@ -69,8 +73,8 @@ function moment(text) {
 function share(part, of) {
   if (!isNumber(part) || !isNumber(of) || of <= 0) return NOTHING;
   const percent = (100 * part) / of;
-  if (percent > 0 && percent < 0.1) return "< 0.1 %";
-  return `${percent > 0 && percent < 10 ? percent.toFixed(1) : Math.round(percent)} %`;
+  if (percent > 0 && percent < 0.1) return `<${TIED}0.1${TIED}%`;
+  return `${percent > 0 && percent < 10 ? percent.toFixed(1) : Math.round(percent)}${TIED}%`;
 }
 
 const plural = (number, one, many) => `${count(number)} ${number === 1 ? one : many}`;

@@ -53,7 +53,8 @@ function timerQuery(asked, cursor) {
   return query;
 }
 
-const idOf = (timer) => timer.location.replace(/^\/timers\//, "");
+// The last word of "/timers/<id>", and of "/dead-letters/<id>".
+const idOf = (timer) => timer.location.replace(/^.*\//, "");
 const tagsOf = (timer) => (timer.statistics?.["tag-info"] ?? []).map((tag) =>
   make("span", { class: "tag" }, tag.count === 1 ? tag.type : `${tag.type} × ${tag.count}`));
 
