@@ -5,7 +5,8 @@ use crate::base::ids::{PeerIndex, ShardIndex};
 use crate::base::slots::{SlotKey, Slots};
 use crate::base::time::Tick;
 use crate::cluster::view::View;
-use crate::shard::effects::{LISTED, Requester};
+use crate::shard::effects::Requester;
+use crate::shard::requesters::LISTED;
 
 /// A node that has not answered a question for this long is left out.
 pub(crate) const PEER_MS: u64 = 1_000;

@@ -16,10 +16,10 @@ use crate::base::ids::{NodeHash, ShardCount, ShardIndex, TimerId};
 use crate::base::slots::{SlotKey, Slots};
 use crate::base::time::{Now, Tick};
 use crate::cluster::view::View;
-use crate::shard::effects::inner::GATHERED;
 use crate::shard::effects::{
     Answer, CollectedTimer, Internal, PageAsk, PagePart, PagePlace, Refusal, Reply, Requester,
 };
+use crate::shard::requesters::GATHERED;
 use crate::wire::peer_message::{PeerMessage, decode_message};
 use crate::wire::resync_json::ResyncWriter;
 

@@ -11,11 +11,11 @@ use crate::base::ids::{ShardIndex, mix};
 use crate::base::jobs::{JobPlace, NoJobPlace};
 use crate::base::slots::{SlotKey, Slots};
 use crate::base::time::{Now, Tick};
-use crate::shard::effects::inner::JOBBED;
 use crate::shard::effects::{
     Answer, Condition, Conditional, Internal, ListPage, Refusal, Reply, Requester, Target,
 };
 use crate::shard::jobs::Jobs as Table;
+use crate::shard::requesters::JOBBED;
 use crate::timer::version::Version;
 use crate::wire::jobs::{JobReport, JobState};
 use crate::wire::list_query::{ListQuery, OwnedFilter};

@@ -5,8 +5,8 @@
 
 use crate::base::ids::ShardIndex;
 use crate::base::slots::{SlotKey, Slots};
-use crate::shard::effects::inner::LETTERS;
 use crate::shard::effects::{Answer, Internal, ListPage, ListedTimer, Reply, Requester, Target};
+use crate::shard::requesters::LETTERS;
 use crate::wire::dead_letter::LetterUse;
 
 /// A page whose letters are being used.

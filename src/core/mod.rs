@@ -28,7 +28,7 @@ use crate::cluster::view::View;
 use crate::cluster::wall_clocks::ClockVerdict;
 use crate::journal::Position;
 use crate::shard::effects::{
-    Answer, Attempt, CallbackOutcome, Dialect, Event, Internal, LISTED, Outbox, PeerReply, Purpose,
+    Answer, Attempt, CallbackOutcome, Dialect, Event, Internal, Outbox, PeerReply, Purpose,
     Refusal, Reply, Request, Requester, Ticket,
 };
 use crate::shard::{Shard, ShardConfig};
@@ -53,7 +53,7 @@ use crate::core::peers::hello::{CompleteSince, Connected, Hello, HelloRefusal, I
 use crate::core::peers::inbounds::Inbounds;
 use crate::core::peers::peering::Peering;
 use crate::core::peers::site_members::SiteMembers;
-use crate::shard::effects::inner::{GATHERED, JOBBED, LETTERS};
+use crate::shard::requesters::{GATHERED, JOBBED, LETTERS, LISTED};
 
 /// Messages of siblings that are served in one turn. A batch of a peer's messages is not cut.
 /// Further messages wait for the next turn.

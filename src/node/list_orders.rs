@@ -9,8 +9,8 @@ use crossbeam_queue::ArrayQueue;
 use crate::base::ids::ShardIndex;
 use crate::base::slots::{SlotKey, Slots};
 use crate::core::lists::ListAsked;
-use crate::shard::effects::inner::ORDERED;
 use crate::shard::effects::{Answer, Condition, Conditional, Reply, Request, Requester, Target};
+use crate::shard::requesters::ORDERED;
 use crate::wire::dead_letter::LetterUse;
 use crate::wire::timer_action::TimerAction;
 

@@ -77,22 +77,6 @@ pub struct Letter {
     pub content: Box<[u8]>,
 }
 
-/// The `connection` of a requester that is no client, by where the answer goes. No client has these
-/// numbers.
-pub mod inner {
-    /// What a core gathers of all shards.
-    pub const GATHERED: u32 = u32::MAX;
-    /// Parts of lists and numbers, which a core puts together.
-    pub const LISTED: u32 = u32::MAX - 1;
-    /// What the control thread asked for.
-    pub const ORDERED: u32 = u32::MAX - 2;
-    /// What jobs asked for.
-    pub const JOBBED: u32 = u32::MAX - 3;
-    /// What became of the dead letters of a page.
-    pub const LETTERS: u32 = u32::MAX - 4;
-}
-pub use inner::LISTED;
-
 /// A place in the order of pages: when the next pop is due, then the id.
 pub type PagePlace = (Tick, TimerId);
 
@@ -180,7 +164,8 @@ pub enum Purpose {
     },
     /// Word that a peer lacks something, or has no room. Nothing follows from its result.
     Hint,
-    /// A question for a part of a list. The result goes to the requester [`LISTED`] with these
+    /// A question for a part of a list. The result goes to the requester
+    /// [`LISTED`](super::requesters::LISTED) with these
     /// numbers.
     List {
         /// The generation of the requester.

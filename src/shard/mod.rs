@@ -36,6 +36,7 @@ mod config;
 mod count;
 pub mod counters;
 pub mod effects;
+pub mod requesters;
 mod ended;
 mod flow;
 pub mod inspect;

@@ -9,8 +9,9 @@ use crate::wire::peer_message::{
 };
 
 use super::Shard;
-use super::effects::{Answer, Internal, LISTED, Outbox, Purpose, Requester};
+use super::effects::{Answer, Internal, Outbox, Purpose, Requester};
 use super::records::{Placement, Record};
+use super::requesters::LISTED;
 
 impl Shard {
     /// A record as the message "I hold this timer, so far".
