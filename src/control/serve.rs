@@ -148,12 +148,12 @@ async fn live(
         destinations: Arc::clone(&view.destinations),
         configuration: SharedConfiguration::new(facts::configuration(config)),
     };
-    let (configuration, board) = (told.configuration.clone(), AlarmBoard::default());
+    let shown = (Facts::of(config), told.configuration.clone());
+    let board = AlarmBoard::default();
     view.cluster.connect(source(config, files, (&node, told), originals));
     let addresses = doors.addresses();
     if !addresses.is_empty() {
-        let state = admin_state(config, &view, tokens);
-        let state = state.with(Facts::of(config), configuration, board.clone());
+        let state = admin_state(config, &view, tokens).with(shown.0, shown.1, board.clone());
         state.set_members(Members { addresses: others(config, &addresses), connector });
         tokio::spawn(api::serve(doors, acceptor, state));
     }

@@ -170,6 +170,8 @@ fn calendar_goes_on() {
     let sequences = |seen: &[Callback]| seen.iter().map(Callback::sequence).collect::<Vec<_>>();
     assert_eq!(sequences(&seen), (1..=seen.len() as u64).collect::<Vec<_>>(), "none is doubled");
     for kills in 1..=2 {
+        // A create is answered when all before it is on the disk.
+        node.create(&document(&server, "/last", json!({"interval": 3600})).to_string());
         node.kill();
         let before = server.seen("/tick").len();
         std::thread::sleep(Duration::from_secs(3));

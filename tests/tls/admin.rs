@@ -16,6 +16,8 @@ use super::tools::has;
 
 /// Connections that the admin API holds at a time (`CONNECTIONS_MAX` in
 /// `src/control/admin/listener.rs`).
+/// Metrics are asked for in the format that has an end mark.
+const ACCEPT: &str = "Accept: application/openmetrics-text";
 const PLACES: usize = 64;
 const LISTEN: &str = "[admin]\nlisten_tls = '127.0.0.1:0'\n";
 
@@ -74,7 +76,8 @@ fn curl_asks_over_both_versions() {
     for version in [&["--tlsv1.3"][..], &["--tlsv1.2", "--tls-max", "1.2"]] {
         for (path, told) in [("healthz", "ok\n"), ("metrics", "# EOF\n"), ("status", "}\n")] {
             let url = format!("{url}/{path}");
-            let (is_fine, answer) = curl(&[version, &["--cacert", &ca, &url]].concat());
+            let (is_fine, answer) =
+                curl(&[version, &["-H", ACCEPT, "--cacert", &ca, &url]].concat());
             assert!(is_fine && answer.starts_with("HTTP/1.1 200 "), "{path}: {answer}");
             assert!(answer.ends_with(told), "{path}: {answer}");
         }
@@ -226,8 +229,8 @@ fn handshakes_end_in_time_and_hold_up_nobody() {
             client.process_new_packets().expect("good");
         }
     }
-    let ask = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    client.writer().write_all(ask).expect("memory");
+    let ask = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\n{ACCEPT}\r\n\r\n");
+    client.writer().write_all(ask.as_bytes()).expect("memory");
     let mut answer = String::new();
     StreamOwned::new(client, stream).read_to_string(&mut answer).expect("an answer and its end");
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("# EOF\n"), "{answer}");
