@@ -17,7 +17,7 @@ use super::story_plan::{Kind, Operation, Story, Target, Wish};
 use super::world::{Event, World};
 
 /// The names of these operations begin here, beyond those of others.
-const NAMES: usize = 20_000;
+const NAMES: usize = 30_000;
 /// The ids of such timers begin here.
 const IDS: u64 = 0xc000_0000_0000_0000;
 const IDS_END: u64 = 0xd000_0000_0000_0000;

@@ -55,7 +55,7 @@ const JOURNAL_BUGS: [(Bug, u64); 5] = [
     (Bug::ReturningNodeKeepsEnded, 3),
     (Bug::JournalDropsTombstones, 1_099),
     (Bug::EndsWhatPeersMissed, 2_323),
-    (Bug::JournalKeepsOldBoot, 26),
+    (Bug::JournalKeepsOldBoot, 25),
     (Bug::JournalWritesRarely, 21),
 ];
 

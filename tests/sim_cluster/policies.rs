@@ -200,8 +200,12 @@ impl Attempted {
 
 impl World {
     /// Checks T13: a last pop all of whose attempts failed is a dead letter on the nodes that are
-    /// to hold its timer.
-    pub fn is_in_a_letter(&self, write: &Write, holders: &[(usize, Held)]) -> Checked {
+    /// to hold its timer, as far as they run: `down` members do not.
+    pub fn is_in_a_letter(
+        &self,
+        write: &Write,
+        (holders, down): (&[(usize, Held)], u32),
+    ) -> Checked {
         let (model, now_ns) = (&self.model, self.now_ns);
         let Some((wish, policy)) = write.wish.and_then(|wish| Some((wish, wish.policy?))) else {
             return Ok(());
@@ -224,7 +228,7 @@ impl World {
             return Ok(());
         }
         let letters = holders.iter().filter(|(_, held)| held.is_parked).count() as u32;
-        if letters < write.replicas {
+        if letters < write.replicas.saturating_sub(down) {
             let text = format!("given up at {given_up_ns}: {write:?} {attempts:?} {holders:#?}");
             return broken("T13 letter", text);
         }
