@@ -170,6 +170,8 @@ pub enum Bug {
     ResumeForgetsMissed = 111,
     /// A site does not take over the pops that another one made before it heard of an action.
     PopsBeforeActionUntold = 112,
+    /// A dead letter goes on with the pops of a timer that a client ran or resumed.
+    LetterCountsPopsOfTimer = 113,
 }
 
 impl Bug {
@@ -253,11 +255,12 @@ impl Bug {
     ];
 
     /// The bugs that few seeds find. The simulator of a cluster is given a seed for each.
-    pub const RARE: [Bug; 4] = [
+    pub const RARE: [Bug; 5] = [
         Bug::SilentRankDelaysEachPop,
         Bug::StandInOfSuspectStays,
         Bug::NewHolderTellsNoFormerOnes,
         Bug::PopsBeforeActionUntold,
+        Bug::LetterCountsPopsOfTimer,
     ];
 
     /// The bugs of the timestamp service. The simulator of that service must find each.

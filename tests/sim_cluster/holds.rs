@@ -114,6 +114,13 @@ impl Model {
         })
     }
 
+    /// Whether an action may have reached some holder of a timer since a moment. Attempts at its
+    /// pop, and the pauses between them, count anew from then.
+    pub fn is_acted_on_since(&self, id: u64, from_ns: u64) -> bool {
+        let is_before = |act: &Act| act.done_ns().is_some_and(|at_ns| at_ns + TALK_NS < from_ns);
+        self.acts_on(id).any(|act| !act.has_no_effect() && !is_before(act))
+    }
+
     /// Whether a pop of a timer may have been made before its time.
     pub fn may_be_run(&self, id: u64) -> bool {
         self.acts_on(id).any(|act| act.action == TimerAction::RunNow && !act.has_no_effect())

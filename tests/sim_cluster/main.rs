@@ -60,7 +60,7 @@ const JOURNAL_BUGS: [(Bug, u64); 5] = [
 ];
 
 /// Bugs that few seeds find, each with a seed that does.
-const RARE_BUGS: [(Bug, u64); 7] = [
+const RARE_BUGS: [(Bug, u64); 8] = [
     (Bug::SilentRankDelaysEachPop, 91_263),
     (Bug::StandInOfSuspectStays, 783_680),
     (Bug::NewHolderTellsNoFormerOnes, 858_518),
@@ -68,6 +68,7 @@ const RARE_BUGS: [(Bug, u64); 7] = [
     (Bug::LastHolderStaysBehindTheDead, 724_595),
     (Bug::CopyOfSiteOnlyPassedOn, 1_049_695),
     (Bug::PopsBeforeActionUntold, 508),
+    (Bug::LetterCountsPopsOfTimer, 3_656),
 ];
 
 /// This simulator, as the kit drives it.
