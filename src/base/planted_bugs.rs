@@ -168,6 +168,10 @@ pub enum Bug {
     PausedPopsAfterTakeover = 110,
     /// A timer whose only pop came due while it was paused ends when it is resumed.
     ResumeForgetsMissed = 111,
+    /// A site does not take over the pops that another one made before it heard of an action.
+    PopsBeforeActionUntold = 112,
+    /// A dead letter goes on with the pops of a timer that a client ran or resumed.
+    LetterCountsPopsOfTimer = 113,
 }
 
 impl Bug {
@@ -250,10 +254,14 @@ impl Bug {
         Bug::JournalWritesRarely,
     ];
 
-    /// The bugs that few seeds find. The simulator of a cluster is given one for each, but for the
-    /// last: a unit test finds it (`a_node_that_passes_the_end_of_a_timer_on_keeps_it`).
-    pub const RARE: [Bug; 3] =
-        [Bug::SilentRankDelaysEachPop, Bug::StandInOfSuspectStays, Bug::NewHolderTellsNoFormerOnes];
+    /// The bugs that few seeds find. The simulator of a cluster is given a seed for each.
+    pub const RARE: [Bug; 5] = [
+        Bug::SilentRankDelaysEachPop,
+        Bug::StandInOfSuspectStays,
+        Bug::NewHolderTellsNoFormerOnes,
+        Bug::PopsBeforeActionUntold,
+        Bug::LetterCountsPopsOfTimer,
+    ];
 
     /// The bugs of the timestamp service. The simulator of that service must find each.
     pub const TIMESTAMP: [Bug; 11] = [

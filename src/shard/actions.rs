@@ -124,24 +124,24 @@ impl Shard {
         })
     }
 
-    /// Takes over that another node has made pops of the version before an action. Returns whether
-    /// it has.
+    /// Takes over that another node, or another site, has made pops of the version before an action.
+    /// Returns whether it has.
     pub(super) fn takes_earlier_pops(
         &mut self,
         now: Now,
         slot: Slot,
-        standing: &Standing,
+        told: StateKey,
         outbox: &mut Outbox,
     ) -> bool {
         let held = *self.records.get(slot);
-        let version = Version(standing.version);
-        let is_news = version < held.version
+        let is_news = told.version < held.version
             && held.is_live()
-            && standing.sequence > held.sequence
-            && self.records.continues(&held, version);
+            && told.sequence > held.sequence
+            && self.records.continues(&held, told.version)
+            && !is_planted(Bug::PopsBeforeActionUntold);
         if is_news {
             let (tick, placement) = (now.mono.tick_floor(), *self.records.placement_of(&held));
-            self.records.catch_up(&self.peers, tick, slot, standing.sequence, &placement);
+            self.records.catch_up(&self.peers, tick, slot, told.sequence, &placement);
             self.tell_holders(slot, outbox);
         }
         is_news
@@ -163,11 +163,15 @@ impl Shard {
         }
     }
 
-    /// Tells all other holders how far a timer is.
+    /// Tells all other holders, and the other sites, how far a timer is.
     pub(super) fn tell_holders(&mut self, slot: Slot, outbox: &mut Outbox) {
-        let replicas = self.records.placement_of(self.records.get(slot)).replicas;
-        let others = self.peers.view.peers_of(&replicas).without(self.peers.own());
-        self.tell(slot, others.minus(self.peers.dead()), false, outbox);
+        let placement = *self.records.placement_of(self.records.get(slot));
+        let others = self.peers.view.peers_of(&placement.replicas).without(self.peers.own());
+        let others = others.minus(self.peers.dead());
+        if is_planted(Bug::PopsBeforeActionUntold) {
+            return self.tell(slot, others, false, outbox);
+        }
+        self.tell_all(slot, &placement, (others, false), outbox);
     }
 
     /// Counts a pop whose callback was under way as a client did something with its timer, and was

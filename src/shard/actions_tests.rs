@@ -10,7 +10,7 @@ use crate::shard::effects::{
 use crate::shard::harness_tests::{Cluster, target};
 use crate::shard::records::State;
 use crate::timer::version::Version;
-use crate::wire::attributes::{Attributes, CronTiming};
+use crate::wire::attributes::{Attributes, CronTiming, RetryPolicy};
 use crate::wire::timer_action::TimerAction::{self, Pause, Resume, RunNow};
 
 fn ask(cluster: &mut Cluster, node: usize, id: TimerId, action: TimerAction) -> Answer {
@@ -205,6 +205,22 @@ fn a_pop_under_way_is_not_made_twice_by_a_run() {
     cluster.run_until(30);
     let seen: Vec<(u64, u64)> = cluster.pops.iter().map(|pop| (pop.0, pop.2)).collect();
     assert_eq!(seen, [(10, 1), (20, 2)]);
+    cluster.audit();
+}
+
+#[test]
+fn the_last_pop_of_a_timer_that_was_run_leaves_a_dead_letter_on_all_nodes() {
+    let mut cluster = Cluster::new(2, true);
+    cluster.outcome = |_, sequence| match sequence {
+        1 => CallbackOutcome::Delivered,
+        _ => CallbackOutcome::Rejected,
+    };
+    let retry = Some(RetryPolicy { max_attempts: 2, ..RetryPolicy::default() });
+    let attributes = Attributes { retry, ..Attributes::default() };
+    let id = cluster.create_with(0, (10, 20), 2, &attributes);
+    act(&mut cluster, 0, id, RunNow);
+    cluster.run_until(40);
+    assert_eq!([0, 1].map(|node| state(&mut cluster, node, id)), [State::Parked; 2]);
     cluster.audit();
 }
 

@@ -162,8 +162,17 @@ impl Shard {
         let authority = self.records.authority_of(record);
         let attributes = content.attributes();
         let here = uri_of(authority, content.target);
-        // What belongs to the times of the timer says nothing of the letter.
-        let mut next = Attributes { at_ms: None, window_ms: None, cron: None, ..attributes };
+        // What belongs to the times of the timer says nothing of the letter: its pops, and what
+        // clients did with them. A letter that went on with them would have ended.
+        let acted = attributes.acted.filter(|_| is_planted(Bug::LetterCountsPopsOfTimer));
+        let mut next = Attributes {
+            at_ms: None,
+            window_ms: None,
+            cron: None,
+            acted,
+            is_paused: false,
+            ..attributes
+        };
         // A key is remembered by the id that it made.
         next.once = next.once.filter(|_| is_last);
         let there = attributes.dead_letter_uri.and_then(|uri| parse_told_uri(uri).ok());

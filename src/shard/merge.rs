@@ -176,7 +176,7 @@ impl Shard {
                 // Only the whole copy tells whether the two states are of one write.
                 return PeerResult::Wanted;
             }
-            if !self.takes_earlier_pops(now, slot, standing, outbox) {
+            if !self.takes_earlier_pops(now, slot, key, outbox) {
                 self.tell_back(slot, teller, outbox);
             }
             return PeerResult::Ahead;
@@ -287,7 +287,7 @@ impl Shard {
             if let (Some(slot), Some(held)) = (found, held) {
                 if key == held.key() {
                     self.unite_copies(now.mono.tick_floor(), slot, teller, copy, outbox);
-                } else {
+                } else if !self.takes_earlier_pops(now, slot, key, outbox) {
                     self.tell_back(slot, teller, outbox);
                 }
             }

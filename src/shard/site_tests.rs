@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use super::Shard;
 use super::effects::{
-    Answer, CallbackOutcome, Dialect, Event, Outbox, Purpose, Request, Target, ToPeer,
+    Answer, CallbackOutcome, Condition, Conditional, Dialect, Event, Outbox, Purpose, Request,
+    Target, ToPeer,
 };
 use super::harness_tests::{FROM, START_MS, config, tell};
 use crate::base::ids::{PeerIndex, TimerId};
@@ -17,6 +18,7 @@ use crate::cluster::view::{Membership, PeerKind, View};
 use crate::timer::definition::{Definition, encode_content};
 use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult, TimerCopy};
 use crate::wire::peer_message::{decode_message, decode_result};
+use crate::wire::timer_action::TimerAction;
 
 /// Nodes 0 and 1 are the first site, 2 and 3 the second.
 const NODES: usize = 4;
@@ -210,6 +212,15 @@ impl Sites {
                 content: &content,
             }),
         )
+    }
+
+    /// Does something with a timer of one replica.
+    fn act(&mut self, node: usize, id: TimerId, action: TimerAction) {
+        let target = Target { id, factor: Some(1), filter: None };
+        let (condition, definition, action) = (Condition::Present, None, Some(action));
+        let asked = Conditional { target, condition, definition, action };
+        self.handle(node, Event::Request { from: FROM, request: Request::Conditional(asked) });
+        assert!(matches!(self.answers.pop(), Some(Answer::Identified(_))));
     }
 
     fn delete(&mut self, node: usize, id: TimerId, factor: u8) {
@@ -503,4 +514,25 @@ fn a_tombstone_ends_in_its_time_when_no_site_was_away() {
     assert!(sites.shards.iter().all(|shard| shard.find(id).is_some()));
     sites.run_until(132 + stays_s);
     assert!(sites.shards.iter().all(|shard| shard.find(id).is_none()), "{stays_s}");
+}
+
+/// Whichever site is told first of what the other one did meanwhile.
+#[test]
+fn a_pop_that_another_site_made_before_it_heard_of_a_pause_stays_made() {
+    for order in [[0, 1, 2, 3], [2, 3, 0, 1]] {
+        let mut sites = Sites::new();
+        let id = sites.create(0, (10, 40), 1);
+        let holder = sites.holder(id, 0);
+        sites.run_until(12);
+        (0..NODES).for_each(|node| sites.cut(node, true));
+        sites.act(holder, id, TimerAction::Pause);
+        sites.run_until(24);
+        order.iter().for_each(|node| sites.cut(*node, false));
+        sites.run_until(26);
+        sites.act(holder, id, TimerAction::Resume);
+        sites.run_until(45);
+        let seen: Vec<(u64, u64)> = sites.pops.iter().map(|pop| (pop.0, pop.2)).collect();
+        assert_eq!(seen, [(10_000, 1), (22_000, 2), (30_000, 3), (40_000, 4)]);
+        sites.audit();
+    }
 }

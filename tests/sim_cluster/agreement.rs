@@ -89,6 +89,12 @@ impl World {
         members.into_iter().all(|node| self.nodes[node].is_up())
     }
 
+    /// How many members do not run.
+    fn down(&self) -> u32 {
+        let is_down = |node: &usize| self.members.is_member(*node) && !self.nodes[*node].is_up();
+        (0..self.nodes.len()).filter(is_down).count() as u32
+    }
+
     fn agree_on(&self, id: u64, write: &Write, disturbances: &Disturbances) -> Checked {
         let now_ns = self.now_ns;
         let holders = self.holders(id);
@@ -110,12 +116,10 @@ impl World {
             }
             return Ok(());
         }
+        let down = self.down();
         if self.model.may_be_over(write, now_ns) {
-            return self.is_in_a_letter(write, &holders);
+            return self.is_in_a_letter(write, (&holders, down));
         }
-        let down = (0..self.nodes.len())
-            .filter(|node| self.members.is_member(*node) && !self.nodes[*node].is_up())
-            .count() as u32;
         let live = holders.iter().filter(|(_, held)| lives(held)).count() as u32;
         let is_known = self
             .model
@@ -202,9 +206,7 @@ impl World {
         }
         let holders = self.holders(id);
         let newest = holders.iter().map(|(_, held)| held.version).max();
-        let down = (0..self.nodes.len())
-            .filter(|node| self.members.is_member(*node) && !self.nodes[*node].is_up())
-            .count() as u32;
+        let down = self.down();
         let have =
             holders.iter().filter(|(_, held)| held.is_live && Some(held.version) == newest).count()
                 as u32;

@@ -17,7 +17,7 @@ use super::story_plan::{Kind, Operation, Story, Target, Wish};
 use super::world::{Event, World};
 
 /// The names of these operations begin here, beyond those of others.
-const NAMES: usize = 20_000;
+const NAMES: usize = 30_000;
 /// The ids of such timers begin here.
 const IDS: u64 = 0xc000_0000_0000_0000;
 const IDS_END: u64 = 0xd000_0000_0000_0000;
@@ -112,6 +112,13 @@ impl Model {
             }
             None => true,
         })
+    }
+
+    /// Whether an action may have reached some holder of a timer since a moment. Attempts at its
+    /// pop, and the pauses between them, count anew from then.
+    pub fn is_acted_on_since(&self, id: u64, from_ns: u64) -> bool {
+        let is_before = |act: &Act| act.done_ns().is_some_and(|at_ns| at_ns + TALK_NS < from_ns);
+        self.acts_on(id).any(|act| !act.has_no_effect() && !is_before(act))
     }
 
     /// Whether a pop of a timer may have been made before its time.

@@ -159,6 +159,9 @@ pub struct Model {
     /// How long a pop takes at most until the disk has it, and until a node that has just started
     /// has asked the others about it. The next pop of the timer waits for both.
     pub store_ns: u64,
+    /// Until when nodes that started with the run ask the others about each pop, and how long that
+    /// takes.
+    pub asks: (u64, u64),
     /// When nodes read new files. Meanwhile they may not know each other. What a client does
     /// through one of them reaches the others as soon as they do.
     pub reloads: Vec<(u64, u64)>,
@@ -211,6 +214,7 @@ impl Model {
             losses: Losses::default(),
             damaged_ns: None,
             store_ns: 0,
+            asks: (0, 0),
             reloads: Vec::new(),
             unwell: vec![Vec::new(); hosts],
             healed_ns: None,
@@ -676,6 +680,11 @@ impl Model {
             true => due_ns + sequence * self.store_ns,
             false => due_ns,
         };
+        // The pops of a short interval wait for each other's answers as long as nodes ask.
+        let (asks_until_ns, asks_ns) = self.asks;
+        let asked = if wish.interval_ms * MS < asks_ns { sequence } else { 1 };
+        let asked_ns = (due_ns + asked * asks_ns).min(asks_until_ns + asks_ns);
+        let due_ns = due_ns.max(asked_ns);
         let room_ns = self.waits_for_room_until_ns(write, sequence, is_down);
         if now_ns > room_ns.unwrap_or(0).max(due_ns + TALK_NS + ranks * RANK_NS) {
             return broken("late", format!("pop {sequence} of {write:?} at {now_ns}"));

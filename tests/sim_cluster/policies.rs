@@ -91,7 +91,7 @@ impl Model {
         let interval_ns = write.wish.map_or(0, |wish| wish.interval_ms) * MS;
         let from_ns = first_ns.saturating_sub(RECOVERY_NS + interval_ns);
         if !self.is_steady(from_ns, now_ns)
-            || !self.is_certain(write, now_ns)
+            || !self.is_certain(write, (first_ns, now_ns))
             || write.acknowledged_ns().is_none_or(|done_ns| done_ns + TALK_NS > first_ns)
         {
             return Ok(());
@@ -121,9 +121,13 @@ impl Model {
         Ok(())
     }
 
-    /// Whether a write counts, and all nodes that are to have it do.
-    fn is_certain(&self, write: &Write, now_ns: u64) -> bool {
-        !self.has_sites && self.crowded_from.is_none() && self.is_current(write, now_ns)
+    /// Whether a write counts, all nodes that are to have it do, and no client did anything else
+    /// with its timer since the first attempt at a pop.
+    fn is_certain(&self, write: &Write, (first_ns, now_ns): (u64, u64)) -> bool {
+        !self.has_sites
+            && self.crowded_from.is_none()
+            && self.is_current(write, now_ns)
+            && !write.id.is_some_and(|id| self.is_acted_on_since(id, first_ns))
     }
 
     /// The pops that a process that dies now has begun, that failed so far, and until when another
@@ -173,7 +177,7 @@ impl Model {
             !same_host || all.iter().all(|one| one.begun_ns < from_ns || one.is_answered())
         });
         if after.any(|attempted| attempted.begun_ns > died_ns)
-            || !self.is_certain(write, now_ns)
+            || !self.is_certain(write, (begun_ns, now_ns))
             || write.replicas < 2
             || self.acknowledges_first
             || !self.has_only_pauses(from_ns, now_ns)
@@ -200,8 +204,12 @@ impl Attempted {
 
 impl World {
     /// Checks T13: a last pop all of whose attempts failed is a dead letter on the nodes that are
-    /// to hold its timer.
-    pub fn is_in_a_letter(&self, write: &Write, holders: &[(usize, Held)]) -> Checked {
+    /// to hold its timer, as far as they run: `down` members do not.
+    pub fn is_in_a_letter(
+        &self,
+        write: &Write,
+        (holders, down): (&[(usize, Held)], u32),
+    ) -> Checked {
         let (model, now_ns) = (&self.model, self.now_ns);
         let Some((wish, policy)) = write.wish.and_then(|wish| Some((wish, wish.policy?))) else {
             return Ok(());
@@ -218,13 +226,13 @@ impl World {
             || !is_by_one
             || given_up_ns + TALK_NS > now_ns
             || !model.is_steady(from_ns, now_ns)
-            || !model.is_certain(write, now_ns)
+            || !model.is_certain(write, (first.begun_ns, now_ns))
             || !self.options.has_room()
         {
             return Ok(());
         }
         let letters = holders.iter().filter(|(_, held)| held.is_parked).count() as u32;
-        if letters < write.replicas {
+        if letters < write.replicas.saturating_sub(down) {
             let text = format!("given up at {given_up_ns}: {write:?} {attempts:?} {holders:#?}");
             return broken("T13 letter", text);
         }

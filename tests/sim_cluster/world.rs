@@ -211,6 +211,7 @@ impl World {
         world.model.keeps_all = disks.is_some_and(|disks| disks.keeps_all(&world.options));
         world.model.losses.unwritten_ns = disks.map_or(0, |disks| disks.unwritten_ns_max());
         let asks_ns = 2 * world.options.latency_ns.1;
+        world.model.asks = (2 * world.options.cluster.dead_after_ms * MS, asks_ns);
         world.model.store_ns = disks.map_or(0, |disks| disks.pop_ns_max() + asks_ns);
         world.model.crowded_from = world.options.crowded_from();
         world
