@@ -14,10 +14,10 @@ use super::authorities::{Authority, Files};
 use super::harness::{Node, PATIENCE, connect, session};
 use super::tools::has;
 
-/// Connections that the admin API holds at a time (`CONNECTIONS_MAX` in
-/// `src/control/admin/listener.rs`).
 /// Metrics are asked for in the format that has an end mark.
 const ACCEPT: &str = "Accept: application/openmetrics-text";
+/// Connections that the admin API holds at a time (`CONNECTIONS_MAX` in
+/// `src/control/admin/listener.rs`).
 const PLACES: usize = 64;
 const LISTEN: &str = "[admin]\nlisten_tls = '127.0.0.1:0'\n";
 
