@@ -332,7 +332,8 @@ fn roles_and_methods_decide() {
     assert_eq!(kept.ask_as(2, "DELETE", &letter, "").status, 200, "an operator");
     assert_eq!(kept.ask("GET", "/dead-letters/x", "").status, 404);
     // A timer that waits for its pop is no letter.
-    let far = hasty("http://127.0.0.1:9/", json!({})).replace(":0}", ":3600}");
+    let far =
+        hasty("http://127.0.0.1:9/", json!({})).replace(r#""interval":0"#, r#""interval":3600"#);
     let timer = kept.create(&far);
     for (method, path) in
         [("DELETE", letter_path(&timer)), ("POST", format!("{}/replay", letter_path(&timer)))]
