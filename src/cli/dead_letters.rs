@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::ending::{Ending, NotDone, end};
 use super::exit::{EXIT_FAILURE, EXIT_USAGE};
-use super::pages::{Gathered, ITEMS_MAX, gather};
+use super::pages::{Gathered, ITEMS_MAX, gather, next_cursor};
 use super::service::{Asked, Service, ServiceFlags, encoded, query};
 use super::shown::{clean, lines_of, table, word_of};
 use super::terminal::fail;
@@ -192,20 +192,21 @@ fn put_to_use(service: &Service, which: &UseFlags, wanted: Use) -> Result<Ending
         Use::Replay => ("POST", "/dead-letters/replay"),
         Use::Delete => ("DELETE", "/dead-letters"),
     };
-    let (mut done, mut refused, mut cursor) = (0, 0, None);
+    let (mut done, mut refused) = (0_u64, 0_u64);
+    let mut cursor: Option<String> = None;
     let mut told = Gathered::default();
     loop {
         let mut parameters = filter.clone();
-        parameters.extend([("limit", Some("1000".to_owned())), ("cursor", cursor)]);
+        parameters.extend([("limit", Some("1000".to_owned())), ("cursor", cursor.clone())]);
         let path = format!("{path}?{}", query(&parameters));
         let page = service.ask(door, Asked::bare(method, &path)).map_err(|error| {
             NotDone::Other(format!("{error}. Before that {done} were {word}; type it again"))
         })?;
         let number = |name: &str| page.document[name].as_u64().unwrap_or(0);
-        done += number(word);
-        refused += number("refused");
+        done = done.saturating_add(number(word));
+        refused = refused.saturating_add(number("refused"));
         told.note_incomplete(&page.document);
-        cursor = page.document["cursor"].as_str().map(str::to_owned);
+        cursor = next_cursor(&page.document, cursor)?;
         if cursor.is_none() {
             break;
         }

@@ -156,7 +156,7 @@ fn pages(service: &Service) -> Result<Vec<Value>, NotDone> {
     let mut path = format!("/destinations?limit={PAGE}");
     for _ in 0..PAGES_MAX {
         let mut page = service.ask(Door::Operators, Asked::bare("GET", &path))?.document;
-        if let Value::Array(destinations) = page["destinations"].take() {
+        if let Some(Value::Array(destinations)) = page.get_mut("destinations").map(Value::take) {
             known.extend(destinations);
         }
         let Some(next) = page["next"].as_str() else { break };
@@ -196,7 +196,8 @@ fn badness(breaker: &Value) -> usize {
 
 /// Adds what a node knows of a destination to what others know.
 fn add(sums: &mut BTreeMap<String, Value>, one: Value) {
-    let name = one["destination"].as_str().unwrap_or_default().to_owned();
+    // Writing a member into what is no object would panic.
+    let Some(name) = one["destination"].as_str().map(str::to_owned) else { return };
     let Some(sum) = sums.get_mut(&name) else {
         sums.insert(name, one);
         return;

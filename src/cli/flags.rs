@@ -61,9 +61,6 @@ pub(super) struct Flags {
     #[command(subcommand)]
     pub command: Option<Tool>,
 
-    #[command(flatten)]
-    pub node: NodeFlags,
-
     /// Check file, environment and flags, then exit: 0 if they are fine, 2 if not
     #[arg(long)]
     pub check_config: bool,
@@ -75,6 +72,9 @@ pub(super) struct Flags {
     /// Print tuning/reference.toml, then exit
     #[arg(long, hide = true)]
     pub print_reference_config: bool,
+
+    #[command(flatten)]
+    pub node: NodeFlags,
 }
 
 /// The subcommands: what the binary can do besides serving timers.

@@ -47,22 +47,37 @@ pub(super) fn gather(
     limit: usize,
 ) -> Result<Gathered, Failure> {
     let mut gathered = Gathered::default();
-    let mut cursor = None;
+    let mut cursor: Option<String> = None;
     loop {
         let wanted = (limit - gathered.items.len()).min(PAGE_MAX).to_string();
         let mut parameters = filter.to_vec();
-        parameters.extend([("limit", Some(wanted)), ("cursor", cursor)]);
+        parameters.extend([("limit", Some(wanted)), ("cursor", cursor.clone())]);
         let path = format!("{path}?{}", query(&parameters));
         let mut page = service.ask(door, Asked::bare("GET", &path))?.document;
         gathered.note_incomplete(&page);
-        if let Value::Array(items) = page[member].take() {
+        let had = gathered.items.len();
+        if let Some(Value::Array(items)) = page.get_mut(member).map(Value::take) {
             gathered.items.extend(items);
         }
-        cursor = page["cursor"].as_str().map(str::to_owned);
+        let has_grown = gathered.items.len() > had;
+        cursor = next_cursor(&page, cursor.filter(|_| !has_grown))?;
         gathered.has_more = cursor.is_some();
         if cursor.is_none() || gathered.items.len() >= limit {
             gathered.items.truncate(limit);
             return Ok(gathered);
         }
+    }
+}
+
+/// The cursor of a page. Error: it is the one that the page was asked for with, and so the list
+/// would never end.
+pub(super) fn next_cursor(page: &Value, before: Option<String>) -> Result<Option<String>, Failure> {
+    let cursor = page["cursor"].as_str().map(str::to_owned);
+    match cursor.is_some() && cursor == before {
+        true => Err(Failure::Unanswered(
+            "the node gives out the same cursor twice: expected the next one; ask another node"
+                .into(),
+        )),
+        false => Ok(cursor),
     }
 }

@@ -155,9 +155,7 @@ impl DocumentFlags {
     fn lay_over(&self, document: &mut Value, opaque: &[u8]) {
         let text = |value: &Option<String>| value.clone().map(Value::from);
         let number = |value: Option<u64>| value.map(Value::from);
-        if self.interval.is_some() || self.at.is_some() || self.cron.is_some() {
-            document["timing"] = json!({});
-        }
+        self.clear_timing(document);
         for (path, value) in [
             (&["timing", "interval"][..], self.interval.clone()),
             (&["timing", "repeat-for"], self.repeat_for.clone()),
@@ -191,6 +189,26 @@ impl DocumentFlags {
             put(document, &["statistics", "tag-info"], self.tag.clone().into());
         }
         self.lay_opaque_over(document, opaque);
+    }
+
+    /// Takes out of a document the timing that a flag takes the place of. What belongs to another
+    /// kind of timing goes, and so does a `repeat-for` that only says that the timer pops once.
+    fn clear_timing(&self, document: &mut Value) {
+        let kinds = [
+            ("interval", self.interval.is_some()),
+            ("at", self.at.is_some()),
+            ("cron", self.cron.is_some()),
+        ];
+        let Some((kind, _)) = kinds.into_iter().find(|(_, is_given)| *is_given) else { return };
+        let Some(members) = document.as_object_mut() else { return };
+        let timing = members.entry("timing").or_insert(Value::Null);
+        if timing.get(kind).is_none() {
+            *timing = json!({});
+        } else if timing["interval"] == timing["repeat-for"]
+            && let Some(members) = timing.as_object_mut()
+        {
+            members.remove("repeat-for");
+        }
     }
 
     /// The opaque data is of one kind: text, or bytes in base64.
@@ -349,6 +367,12 @@ mod tests {
         assert_eq!(document["callback"]["http"], json!({ "uri": "http://a/", "opaque": "x" }));
         assert_eq!(document["timing"], json!({ "interval": 5, "repeat-for": 5, "window": 3 }));
         assert!(document.get("paused").is_none() && document.get("name").is_none());
+        let document = made(&["--interval", "7"], base.clone());
+        assert_eq!(document["timing"], json!({ "interval": 7, "window": 3 }));
+        let cron = json!({ "timing": { "cron": "@daily", "time-zone": "Europe/London" } });
+        let document = made(&["--cron", "@hourly"], cron);
+        let kept = json!({ "cron": "@hourly", "time-zone": "Europe/London" });
+        assert_eq!(document["timing"], kept);
         let document = made(&["--at", "2030-01-01T00:00:00Z"], base);
         assert_eq!(document["timing"], json!({ "at": "2030-01-01T00:00:00Z" }));
     }

@@ -11,6 +11,7 @@ use crate::cli::exit::EXIT_FAILURE;
 use crate::cli::service::{Asked, Door, Failure, Service, encoded};
 use crate::cli::shown::clean;
 use crate::cli::terminal::{print, tell};
+use crate::timer::naming::id_of_name;
 
 /// How often a node that does not answer is asked again before the watch ends.
 const FAILURES_MAX: u32 = 5;
@@ -60,7 +61,10 @@ pub(super) fn watch(
         match send(service, ("GET", &path), &[], &[]) {
             Ok(reply) => {
                 failures = 0;
-                id = reply.location.as_deref().map(|path| bare(path).to_owned()).or(id);
+                // A name makes the id, and the factor tells where to ask for it.
+                let factor = &reply.document["reliability"]["replication-factor"];
+                let of_name = flags.target.name.as_deref().map(id_of_name);
+                id = of_name.map(|named| format!("{:016x}-{factor}", named.0)).or(id);
                 let seen = Seen {
                     pops: reply.document["timing"]["sequence-number"].clone(),
                     is_paused: reply.document["paused"] == true,
