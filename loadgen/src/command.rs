@@ -8,6 +8,7 @@ use crate::flags::{
     ReferenceFlags, ScenarioFlags, SinkFlags, TimestampFlags,
 };
 use crate::scenario::kind::Scenario;
+use chronos::cli::manual::{CompletionsFlags, ManFlags};
 
 const ABOUT: &str = "Puts load on a timer service and tells how it bears it: requests per second, \
 latency, lateness of every pop, what was early, lost or doubled, and what it cost the server.";
@@ -65,12 +66,16 @@ pub enum Job {
     List(ListFlags),
     /// Begin many handshakes of TLS at once.
     Handshakes(HandshakeFlags),
+    /// Print what a shell completes.
+    Completions(CompletionsFlags),
+    /// Write the manual pages.
+    Man(ManFlags),
 }
 
 /// The whole command line, with the defaults of every scenario.
 pub fn command() -> Command {
     let mut root = Command::new("chronos-loadgen")
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(chronos::base::version::VERSION)
         .about(ABOUT)
         .after_help(EXAMPLES)
         .subcommand_required(true)
@@ -116,7 +121,13 @@ pub fn command() -> Command {
         "Connections that stand all begin TLS at once; tells how long the handshakes take. Run \
          `accuracy` at the same time to see what that does to pops",
     );
-    root.subcommand(sink)
+    let completions = CompletionsFlags::augment_args(Command::new("completions"))
+        .about("Prints what makes a shell complete commands and flags")
+        .after_help("Example:\n  source <(chronos-loadgen completions bash)");
+    let man = ManFlags::augment_args(Command::new("man")).about("Writes the manual pages");
+    root.subcommand(completions)
+        .subcommand(man)
+        .subcommand(sink)
         .subcommand(bulk)
         .subcommand(list)
         .subcommand(handshakes)
@@ -154,6 +165,8 @@ pub fn job(matches: &ArgMatches) -> Result<Job, clap::Error> {
         "list" => ListFlags::from_arg_matches(matches).map(Job::List),
         "handshakes" => HandshakeFlags::from_arg_matches(matches).map(Job::Handshakes),
         "journal" => JournalFlags::from_arg_matches(matches).map(Job::Journal),
+        "completions" => CompletionsFlags::from_arg_matches(matches).map(Job::Completions),
+        "man" => ManFlags::from_arg_matches(matches).map(Job::Man),
         "timestamps" => TimestampFlags::from_arg_matches(matches).map(Job::Timestamps),
         _ => {
             let scenario = Scenario::ALL.into_iter().find(|each| each.name() == name);

@@ -114,6 +114,8 @@ fn run(job: Job) -> Result<bool> {
         }
         Job::Bulk(flags) => run_bulk(&flags).map(|()| true),
         Job::List(flags) => run_list(&flags).map(|()| true),
+        Job::Completions(flags) => Ok(flags.run(command::command()) == 0),
+        Job::Man(flags) => Ok(flags.run(command::command()) == 0),
         Job::Handshakes(flags) => {
             let report = handshakes::run(&flags)?;
             if flags.json {

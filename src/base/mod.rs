@@ -11,6 +11,7 @@ pub(crate) mod quota;
 pub mod ranked;
 pub(crate) mod slots;
 pub mod time;
+pub mod version;
 
 /// Whether a planted bug is switched on. In a build without the feature `planted` no bug is, and
 /// the question costs nothing.

@@ -10,11 +10,13 @@ use super::destinations::DestinationsFlags;
 use super::doctor::DoctorFlags;
 use super::jobs::JobsFlags;
 use super::journal::JournalFlags;
+use super::manual::{CompletionsFlags, ManFlags};
 use super::node_flags::NodeFlags;
 use super::timer::TimerFlags;
 use super::timestamp::TimestampFlags;
 use super::token::TokenFlags;
 use super::top::TopFlags;
+use crate::base::version::VERSION;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -54,7 +56,7 @@ Exit codes:
 
 /// A timer service: POST a timer, get your bytes back by HTTP at the right millisecond.
 #[derive(Debug, Parser)]
-#[command(name = "chronos", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "chronos", version = VERSION, after_help = EXAMPLES, max_term_width = 100)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct Flags {
     /// What to do [default: serve timers]
@@ -95,6 +97,8 @@ pub(super) enum Tool {
     Timestamp(Box<TimestampFlags>),
     Token(TokenFlags),
     Top(TopFlags),
+    Completions(CompletionsFlags),
+    Man(ManFlags),
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod help;
 mod jobs;
 mod journal;
 mod key_flags;
+pub mod manual;
 mod node;
 mod node_flags;
 mod pages;
@@ -59,6 +60,8 @@ pub fn run() -> ExitCode {
         Some(Tool::Timestamp(flags)) => timestamp::run(flags),
         Some(Tool::Token(flags)) => token::run(flags),
         Some(Tool::Top(flags)) => top::run(flags),
+        Some(Tool::Completions(flags)) => flags.run(Flags::command()),
+        Some(Tool::Man(flags)) => flags.run(Flags::command()),
         None => run_node(&flags),
     })
 }

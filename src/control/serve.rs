@@ -13,9 +13,11 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{error, info, warn};
 
 use super::log;
+use crate::control::admin::alarm_board::AlarmBoard;
 use crate::control::admin::alarms;
 use crate::control::admin::api::{self, AdminState};
 use crate::control::admin::doors::{AdminDoors, DoorError, DoorPlan};
+use crate::control::admin::facts::{self, Facts, SharedConfiguration};
 use crate::control::admin::guard::SharedTokens;
 use crate::control::admin::listener::SharedAcceptor;
 use crate::control::admin::node_view::{NodeState, NodeView};
@@ -144,17 +146,19 @@ async fn live(
         acceptor: acceptor.clone(),
         connector: connector.clone(),
         destinations: Arc::clone(&view.destinations),
+        configuration: SharedConfiguration::new(facts::configuration(config)),
     };
+    let (configuration, board) = (told.configuration.clone(), AlarmBoard::default());
     view.cluster.connect(source(config, files, (&node, told), originals));
     let addresses = doors.addresses();
     if !addresses.is_empty() {
-        let (tags_max, hosts) = (config.node.limits.tags_max, &config.admin.hosts);
-        let state = AdminState::of(view.clone(), tags_max, hosts, tokens);
+        let state = admin_state(config, &view, tokens);
+        let state = state.with(Facts::of(config), configuration, board.clone());
         state.set_members(Members { addresses: others(config, &addresses), connector });
         tokio::spawn(api::serve(doors, acceptor, state));
     }
     tokio::spawn(tenants::watch(tenants));
-    spawn_watchers(&view);
+    spawn_watchers(&view, board);
     if let Some(keeper) = &mut keeper {
         keeper.begun().await;
     }
@@ -182,11 +186,15 @@ async fn open_doors(config: &Config) -> Result<AdminDoors, DoorError> {
     AdminDoors::open(plan).await
 }
 
+fn admin_state(config: &Config, view: &NodeView, tokens: SharedTokens) -> AdminState {
+    AdminState::of(view.clone(), config.node.limits.tags_max, &config.admin.hosts, tokens)
+}
+
 /// Begins what looks at the node from time to time.
-fn spawn_watchers(view: &NodeView) {
+fn spawn_watchers(view: &NodeView, alarm_board: AlarmBoard) {
     let desk = Arc::clone(&view.destinations);
     tokio::spawn(async move { desk.listen().await });
-    tokio::spawn(alarms::watch(view.meters.clone()));
+    tokio::spawn(alarms::watch(view.meters.clone(), alarm_board));
     tokio::spawn(peer_news::watch(view.cluster.clone(), view.meters.clone()));
     tokio::spawn(recovery_progress::tell(view.meters.clone()));
 }
@@ -277,12 +285,14 @@ fn source(
     let reloader = Arc::new(Mutex::new(Reloader::new(files, config.clone(), node.view.clone())));
     let commander = node.commander();
     let (readers, progress) = (originals.clone(), originals.clone());
+    let configuration = told.configuration.clone();
     let tell = tell(node.commander(), told);
     tokio::spawn(look_at_files(Arc::clone(&reloader), tell.clone()));
     let reload = move || {
         let mut reloader = reloader.lock().unwrap_or_else(PoisonError::into_inner);
         let view = reloader.reload()?;
         tell(&mut reloader);
+        configuration.set(facts::configuration(reloader.config()));
         if let Some(view) = view {
             commander.command(&Command::View(view.clone()));
             readers.set_view(view);
@@ -308,6 +318,8 @@ struct Told {
     /// What the admin APIs of other members are dialled with over TLS.
     connector: SharedConnector,
     destinations: Arc<DestinationDesk>,
+    /// What the admin API shows of the configuration.
+    configuration: SharedConfiguration,
 }
 
 /// Returns what the admin APIs of other members are dialled with over TLS: as the nodes themselves

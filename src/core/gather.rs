@@ -16,6 +16,7 @@ use crate::base::ids::{NodeHash, ShardCount, ShardIndex, TimerId};
 use crate::base::slots::{SlotKey, Slots};
 use crate::base::time::{Now, Tick};
 use crate::cluster::view::View;
+use crate::shard::effects::inner::GATHERED;
 use crate::shard::effects::{
     Answer, CollectedTimer, Internal, PageAsk, PagePart, PagePlace, Refusal, Reply, Requester,
 };
@@ -24,8 +25,6 @@ use crate::wire::resync_json::ResyncWriter;
 
 use crate::core::internal_document::{names, with_document};
 
-/// The `connection` of a requester whose answers are gathered here. No client has it.
-pub const GATHERED: u32 = u32::MAX;
 /// Bytes of timers, as messages, after which a page ends.
 const PAGE_BYTES_MAX: usize = 1 << 20;
 /// For how many asking nodes a cursor is kept.

@@ -11,6 +11,7 @@ use crate::base::ids::{ShardIndex, mix};
 use crate::base::jobs::{JobPlace, NoJobPlace};
 use crate::base::slots::{SlotKey, Slots};
 use crate::base::time::{Now, Tick};
+use crate::shard::effects::inner::JOBBED;
 use crate::shard::effects::{
     Answer, Condition, Conditional, Internal, ListPage, Refusal, Reply, Requester, Target,
 };
@@ -20,8 +21,6 @@ use crate::wire::jobs::{JobReport, JobState};
 use crate::wire::list_query::{ListQuery, OwnedFilter};
 use crate::wire::timer_list::Place;
 
-/// The `connection` of a requester whose answers are for jobs. No client has it.
-pub(crate) const JOBBED: u32 = u32::MAX - 3;
 /// Who asks for the pages of jobs, in place of a digest of a name.
 pub(crate) const BY_JOBS: u64 = 0;
 /// Timers on a page of a job, all of which it deletes at the same time.

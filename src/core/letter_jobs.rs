@@ -5,11 +5,9 @@
 
 use crate::base::ids::ShardIndex;
 use crate::base::slots::{SlotKey, Slots};
+use crate::shard::effects::inner::LETTERS;
 use crate::shard::effects::{Answer, Internal, ListPage, ListedTimer, Reply, Requester, Target};
 use crate::wire::dead_letter::LetterUse;
-
-/// The `connection` of a requester that uses letters of a page. No client has it.
-pub(crate) const LETTERS: u32 = u32::MAX - 3;
 
 /// A page whose letters are being used.
 #[derive(Debug)]

@@ -40,10 +40,10 @@ use crate::base::jobs::JobPlaces;
 use crate::core::asking::{Order, Whom};
 use crate::core::copies::Copies;
 use crate::core::counts::{Counts, IS_COUNT};
-use crate::core::gather::{GATHERED, Gathers, PageAsked};
-use crate::core::jobs::{JOBBED, Jobs};
+use crate::core::gather::{Gathers, PageAsked};
+use crate::core::jobs::Jobs;
 use crate::core::journal::{CoreJournal, JournalCounters, WaitingResult};
-use crate::core::letter_jobs::{LETTERS, LetterJobs};
+use crate::core::letter_jobs::LetterJobs;
 use crate::core::lists::Lists;
 use crate::core::mesh::{MeshPort, Message, Remote};
 use crate::core::peers::actions::{InboundId, PeerAction, PeerError};
@@ -53,6 +53,7 @@ use crate::core::peers::hello::{CompleteSince, Connected, Hello, HelloRefusal, I
 use crate::core::peers::inbounds::Inbounds;
 use crate::core::peers::peering::Peering;
 use crate::core::peers::site_members::SiteMembers;
+use crate::shard::effects::inner::{GATHERED, JOBBED, LETTERS};
 
 /// Messages of siblings that are served in one turn. A batch of a peer's messages is not cut.
 /// Further messages wait for the next turn.

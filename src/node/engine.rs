@@ -11,7 +11,7 @@ use crate::core::peers::actions::PeerAction;
 use crate::core::turn::Driver;
 use crate::node::list_orders::Ordered;
 use crate::ring::{Completion, Errno, Mailbox, Ring, RingError, now};
-use crate::shard::effects::{Attempt, CallbackOutcome, Request, Ticket};
+use crate::shard::effects::{Attempt, CallbackOutcome, Ticket};
 
 use crate::node::callbacks::lanes::Lanes;
 use crate::node::callbacks::policy::{Destinations, Rules};
@@ -291,8 +291,8 @@ impl Engine {
                     let from = self.clients.ordered.begin(own, order);
                     match what {
                         Ordered::List(asked) => core.list(now, from, asked),
-                        Ordered::Letter(target, wanted) => {
-                            core.request(now, from, Request::Letter(target, wanted));
+                        Ordered::Timer(target, wanted) => {
+                            core.request(now, from, wanted.request(target));
                         }
                     }
                 }

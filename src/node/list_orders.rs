@@ -1,4 +1,4 @@
-//! Pages of lists, numbers of timers and dead letters that the control thread asks a core for, on
+//! Pages of lists, numbers of timers and single timers that the control thread asks a core for, on
 //! behalf of operators. The core answers into a place of the order; the control thread looks there.
 //! Nobody waits for a lock.
 
@@ -9,19 +9,48 @@ use crossbeam_queue::ArrayQueue;
 use crate::base::ids::ShardIndex;
 use crate::base::slots::{SlotKey, Slots};
 use crate::core::lists::ListAsked;
-use crate::shard::effects::{Answer, Reply, Requester, Target};
+use crate::shard::effects::inner::ORDERED;
+use crate::shard::effects::{Answer, Condition, Conditional, Reply, Request, Requester, Target};
 use crate::wire::dead_letter::LetterUse;
-
-/// The `connection` of a requester whose answers are for the control thread. No client has it.
-const ORDERED: u32 = u32::MAX - 2;
+use crate::wire::timer_action::TimerAction;
 
 /// What an operator asks for.
 #[derive(Clone, Debug)]
 pub enum Ordered {
     /// A page of a list, or numbers.
     List(ListAsked),
-    /// What is to be done with one dead letter.
-    Letter(Target, LetterUse),
+    /// What is to be done with one timer.
+    Timer(Target, TimerUse),
+}
+
+/// What is to be done with one timer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimerUse {
+    /// It is read.
+    Read,
+    /// It is deleted.
+    Delete,
+    /// It is paused, resumed or run.
+    Act(TimerAction),
+    /// What is to be done with it as a dead letter.
+    Letter(LetterUse),
+}
+
+impl TimerUse {
+    /// The request of a client who wants the same.
+    pub fn request(self, target: Target) -> Request<'static> {
+        match self {
+            TimerUse::Read => Request::Read(target),
+            TimerUse::Delete => Request::Delete(target),
+            TimerUse::Letter(wanted) => Request::Letter(target, wanted),
+            TimerUse::Act(action) => Request::Conditional(Conditional {
+                target,
+                condition: Condition::Present,
+                definition: None,
+                action: Some(action),
+            }),
+        }
+    }
 }
 
 /// What the control thread wants.

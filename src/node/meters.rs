@@ -283,6 +283,10 @@ meters! {
     tls_resumed: Counter,
     /// TLS connections ended by what came over them: no TLS, or no good certificate.
     tls_failed: Counter,
+    /// When the certificate for clients expires, in seconds since 1970; 0 without one.
+    tls_certificate_expiry_timestamp_seconds: Gauge,
+    /// When the certificate for other nodes expires, in seconds since 1970; 0 without one.
+    peer_certificate_expiry_timestamp_seconds: Gauge,
     /// Callback connections open.
     callback_connections: Gauge,
     /// Callbacks denied because a node of this deployment listens there.

@@ -1,5 +1,7 @@
 //! Copies what a core counts into its meters, for other threads to read.
 
+use std::sync::Arc;
+
 use crate::cluster::detector::Liveness;
 use crate::core::Core;
 use crate::core::journal::JournalCounters;
@@ -14,6 +16,7 @@ use crate::node::meters::CoreMeters;
 use crate::node::peers::sockets::PeerSockets;
 use crate::node::timestamps::server::TimestampServer;
 use crate::shard::counters::Counters;
+use crate::tls::acceptor::Acceptor;
 
 /// Publishes the present state of a core. Returns `true` when there are more changes of statistics
 /// tags than the control thread has taken: publish again soon. Cost: some seventy relaxed stores,
@@ -138,6 +141,12 @@ fn publish_clients(meters: &CoreMeters, clients: &Clients) {
     meters.tls_handshakes.set(clients.handshakes.done);
     meters.tls_resumed.set(clients.handshakes.resumed);
     meters.tls_failed.set(clients.handshakes.failed);
+    let expires_s = |acceptor: &Option<Arc<Acceptor>>| {
+        acceptor.as_ref().map_or(0, |acceptor| acceptor.expires_s())
+    };
+    let [of_clients, of_nodes] = [&clients.handshakes.acceptor, &clients.handshakes.nodes];
+    meters.tls_certificate_expiry_timestamp_seconds.set(expires_s(of_clients));
+    meters.peer_certificate_expiry_timestamp_seconds.set(expires_s(of_nodes));
 }
 
 fn publish_reconciling(meters: &CoreMeters, counted: &Counters) {

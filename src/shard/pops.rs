@@ -11,6 +11,7 @@ use crate::base::limits::RANK_DELAY_MS;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::Replicas;
 use crate::base::time::{Now, Tick};
+use crate::timer::definition::has_attributes;
 use crate::wire::attributes::Attributes;
 use crate::wire::dead_letter::GivenUp;
 use crate::wire::peer_message::PeerMessage;
@@ -18,6 +19,7 @@ use crate::wire::peer_message::PeerMessage;
 use super::Shard;
 use super::effects::{Attempt, CallbackOutcome, Outbox, Ticket};
 use super::records::{Host, Next, Placement, Record, State};
+use super::reports::PopEnd;
 
 /// Waiting pops of hosts in trouble that are moved back into the wheel per tick.
 const MOVED_BACK_PER_TICK_MAX: usize = 256;
@@ -174,10 +176,7 @@ impl Shard {
             }
         } else {
             match outcome {
-                CallbackOutcome::Delivered => {
-                    self.report_success(now, ticket.slot, outbox);
-                    self.pop_over(now, ticket.slot, true, outbox);
-                }
+                CallbackOutcome::Delivered => self.pop_over(now, ticket.slot, true, outbox),
                 CallbackOutcome::Denied => {
                     self.give_up(now, ticket.slot, GivenUp::Denied, outbox);
                 }
@@ -238,7 +237,7 @@ impl Shard {
     }
 
     /// Ends a pop that was delivered or given up: arms the next pop or buries the timer, and tells
-    /// the other nodes. The slot is in no list.
+    /// the other nodes. Before that a pop that was delivered is reported. The slot is in no list.
     ///
     /// This node decides which nodes act next: those that acted and live, and those that were found
     /// to hold the timer since.
@@ -251,6 +250,10 @@ impl Shard {
     ) {
         let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);
+        let is_special = has_attributes(self.records.content_of(&record));
+        if is_special && is_delivered {
+            self.report(now, slot, PopEnd::Delivered, outbox);
+        }
         let placement = self.next_placement(tick, &record, is_delivered);
         let stood_in = self.records.placement_of(&record).own > Some(0);
         let reuses = is_planted(Bug::ReuseSequence) && record.sequence % 5 == 3
@@ -261,7 +264,7 @@ impl Shard {
         }
         let (record, told) = self.retell(&record, slot, &placement);
         if record.schedule().is_last(record.sequence) {
-            if self.follow_calendar(now, slot, &placement, told.0, outbox) {
+            if is_special && self.follow_calendar(now, slot, &placement, told.0, outbox) {
                 return;
             }
             self.records.entomb(tick, slot);

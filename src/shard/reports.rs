@@ -7,14 +7,13 @@
 //! - Its id is made of the timer, the version, the number of the pop and what is reported, and its
 //!   version is that of the timer. So two nodes that report the same pop make one timer, with one
 //!   `webhook-id`.
-//! - A report is given up and counted. It is never reported in turn and never becomes a dead letter.
+//! - A report that is given up is counted. It is never reported in turn, and never becomes a dead
+//!   letter.
 
 use crate::base::ids::{PeerSet, Slot};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, WallMs};
-use crate::timer::definition::{
-    Content, encode_with_attributes, has_attributes, spread_ms, with_owner,
-};
+use crate::timer::definition::{Content, encode_with_attributes, spread_ms, with_owner};
 use crate::timer::naming::id_of_report;
 use crate::timer::version::StateKey;
 use crate::wire::attributes::{Attributes, RetryPolicy};
@@ -49,15 +48,6 @@ impl PopEnd {
 }
 
 impl Shard {
-    /// Reports a pop that was delivered, if its timer asks for it. Cost where it has no attributes:
-    /// a look at one byte.
-    #[inline]
-    pub(super) fn report_success(&mut self, now: Now, slot: Slot, outbox: &mut Outbox) {
-        if has_attributes(self.records.content_of(self.records.get(slot))) {
-            self.report(now, slot, PopEnd::Delivered, outbox);
-        }
-    }
-
     /// Reports a pop, if its timer asks for it. What is known of its last attempt stays known.
     #[cold]
     pub(super) fn report(&mut self, now: Now, slot: Slot, end: PopEnd, outbox: &mut Outbox) {

@@ -1,5 +1,5 @@
-//! Ids of timers that clients name, of creates that they make at most once, and of reports. An id is
-//! made of the name, the key, or the pop that is reported, so that all nodes make the same one
+//! Ids of timers that clients name, of creates that they make at most once, and of reports. An id
+//! is made of the name, the key, or the pop that is reported, so that all nodes make the same one
 //! without asking each other.
 //!
 //! ```text

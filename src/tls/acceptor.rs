@@ -118,6 +118,11 @@ impl Acceptor {
         self.validity.and_then(|validity| validity.complaint(now_s))
     }
 
+    /// When the certificate expires, in seconds since 1970; 0 where that cannot be read.
+    pub fn expires_s(&self) -> u64 {
+        self.validity.map_or(0, |validity| validity.ends_s())
+    }
+
     pub(super) fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config)
     }

@@ -36,6 +36,11 @@ impl Validity {
         Some(Self { not_before: time(&mut times)?, not_after: time(&mut times)? })
     }
 
+    /// When it ends, in seconds since 1970; 0 for what ended before.
+    pub(super) fn ends_s(&self) -> u64 {
+        u64::try_from(self.not_after.as_second()).unwrap_or(0)
+    }
+
     /// What is wrong with the certificate at this time, in seconds since 1970.
     pub(super) fn complaint(&self, now_s: i64) -> Option<String> {
         if now_s > self.not_after.as_second() {
@@ -148,6 +153,7 @@ mod tests {
         let validity = Validity::of(&der).expect("fine");
         let at = |text: &str| validity.complaint(seconds(text));
         assert_eq!(at("2026-06-01T00:00:00Z"), None);
+        assert_eq!(i64::try_from(validity.ends_s()), Ok(seconds("2027-01-01T00:00:00Z")));
         assert!(at("2027-01-01T00:00:01Z").is_some_and(|told| told.contains("expired (2027-01")));
         assert!(at("2025-12-31T23:59:59Z").is_some_and(|told| told.contains("from 2026-01-01")));
     }

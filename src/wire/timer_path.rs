@@ -80,6 +80,9 @@ pub enum TimerPath {
     Unknown,
 }
 
+/// Least bytes of an id with an action behind it: `<16 hex>-1/pause`.
+const ACTION_BYTES_MIN: usize = HEX_DIGITS + 8;
+
 /// An id as a client wrote it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PublicId {
@@ -159,7 +162,10 @@ fn parse_plain_path(path: &[u8]) -> TimerPath {
         Some(b"/references") => TimerPath::References,
         Some(b"/count") => TimerPath::Count,
         Some([b'/', id @ ..]) => match parse_id(id) {
-            Some(named) if named.filter.is_some() => TimerPath::Timer(named),
+            // No action fits behind so short an id.
+            Some(named) if named.filter.is_some() || id.len() < ACTION_BYTES_MIN => {
+                TimerPath::Timer(named)
+            }
             named => unusual(id, named),
         },
         None if path == b"/ping" => TimerPath::Ping,

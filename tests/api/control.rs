@@ -47,7 +47,7 @@ fn a_paused_timer_waits_and_pops_at_once_when_it_is_resumed_too_late() {
         let path = node.create(&document("0.3", None, &sink.uri("/once"), "x"));
         let first = act(&node, &path, "pause");
         assert_eq!(act(&node, &path, "pause"), first, "nothing changes");
-        node.await_metric("chronos_timers_acted", 1.0);
+        node.await_metric("chronos_timers_acted_total", 1.0);
         node.await_metric("chronos_timers_paused", 1.0);
         let told = shown(&node, &path).expect("it is there");
         assert_eq!((&told["paused"], &told["timing"]["interval"]), (&true.into(), &0.3.into()));

@@ -7,6 +7,7 @@ mod bad_timers;
 mod calendar;
 mod bulk;
 mod callbacks;
+mod console;
 mod contract;
 mod control;
 mod dead_letters;

@@ -45,7 +45,7 @@ fn all_members_are_asked_and_a_dead_one_is_named() {
     listed.expect(1, &format!("incomplete: {name} is missing"));
     until("the doctor to see it", || {
         let told = first.operate(&["doctor"]);
-        told.out.contains("believes a member dead").then(|| told.expect(1, &name).code)
+        told.out.contains("is missing").then(|| told.expect(1, &name).code)
     });
 }
 

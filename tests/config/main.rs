@@ -214,7 +214,7 @@ fn help_and_version_teach() {
         assert!(help.contains(word), "{word} not in\n{help}");
     }
     let version = success(&chronos(&["--version"], &[]));
-    assert_eq!(version, format!("chronos {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(version, format!("chronos {}\n", chronos::base::version::VERSION));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The blocks of code of a page, and what the page says of each.
 
 /// What the first line of a block of commands begins with, behind variables that it sets.
-const PROGRAMS: [&str; 17] = [
+const PROGRAMS: [&str; 21] = [
     "callgrind_control",
     "cargo",
     "chown",
@@ -10,9 +10,13 @@ const PROGRAMS: [&str; 17] = [
     "cp",
     "curl",
     "docker",
+    "dpkg",
     "for",
     "install",
+    "kubectl",
     "openssl",
+    "rpm",
+    "sh",
     "sudo",
     "systemctl",
     "taskset",
@@ -97,7 +101,8 @@ fn is_command(line: &str) -> bool {
     let program =
         if is_setting(first) { words.find(|word| !is_setting(word)) } else { Some(first) };
     let is_program = |word: &str| {
-        PROGRAMS.contains(&word) || word.starts_with("tests/") || word.starts_with("target/")
+        let folders = ["tests/", "target/", "packaging/"];
+        PROGRAMS.contains(&word) || folders.iter().any(|folder| word.starts_with(folder))
     };
     is_setting(first) || program.is_some_and(is_program)
 }

@@ -89,6 +89,11 @@ fn files_that_change_are_taken_without_a_signal() {
         files.write("key.pem", &new.key, 0o600);
         kit::until::until("the new one", PATIENCE, || shows(&node, &present).then_some(()));
         assert_eq!(node.logged().matches(told).count(), 1, "told once");
+        // Certificates of these tests end in 4096.
+        let expiry = "chronos_tls_certificate_expiry_timestamp_seconds";
+        let is_told = || (node.metric(expiry) > 4_000_000_000).then_some(());
+        kit::until::until("the end of the certificate", PATIENCE, is_told);
+        assert_eq!(node.metric("chronos_peer_certificate_expiry_timestamp_seconds"), 0);
     });
 }
 

@@ -8,93 +8,6 @@ use crate::cli::cluster;
 use crate::cli::service::{Asked, Door, Service};
 use crate::cli::shown::clean;
 
-/// How late the oldest pop may be before there is a word, in milliseconds.
-const OVERDUE_MS_MAX: u64 = 10_000;
-/// How far wall clocks of members may be apart before there is a word, in milliseconds.
-const APART_MS_MAX: u64 = 1_000;
-
-/// A figure of /status that should be low, and what it means if it is not.
-struct Alarm {
-    figure: &'static str,
-    above: u64,
-    is_failure: bool,
-    told: &'static str,
-    remedy: &'static str,
-}
-
-const ALARMS: [Alarm; 10] = [
-    Alarm {
-        figure: "writes_refused",
-        above: 0,
-        is_failure: true,
-        told: "takes no writes",
-        remedy: "chronos cluster status and the log say why",
-    },
-    Alarm {
-        figure: "clock_refused",
-        above: 0,
-        is_failure: true,
-        told: "its wall clock differs from that of most other nodes",
-        remedy: "set the clock (NTP)",
-    },
-    Alarm {
-        figure: "node_full",
-        above: 0,
-        is_failure: true,
-        told: "is at its limit of timers or memory",
-        remedy: "raise limits.timers_max or limits.store_bytes_max, or add a node",
-    },
-    Alarm {
-        figure: "journal_stalled",
-        above: 0,
-        is_failure: true,
-        told: "the disk does not take a write",
-        remedy: "look at the disk (dmesg, iostat)",
-    },
-    Alarm {
-        figure: "journal_full",
-        above: 0,
-        is_failure: true,
-        told: "the journal finds no room",
-        remedy: "make room on that disk",
-    },
-    Alarm {
-        figure: "journal_damaged",
-        above: 0,
-        is_failure: true,
-        told: "the disk has lost or changed what was on it",
-        remedy: "chronos journal check tells the places; replace the disk",
-    },
-    Alarm {
-        figure: "peers_dead",
-        above: 0,
-        is_failure: true,
-        told: "believes a member dead",
-        remedy: "restart that member, or: chronos cluster leave --dead",
-    },
-    Alarm {
-        figure: "timers_lacking",
-        above: 0,
-        is_failure: false,
-        told: "timers have fewer copies than asked for",
-        remedy: "add a node, or raise the limits of one",
-    },
-    Alarm {
-        figure: "oldest_overdue_ms",
-        above: OVERDUE_MS_MAX,
-        is_failure: false,
-        told: "the oldest pop is overdue, in milliseconds",
-        remedy: "chronos destinations list tells which host is in trouble",
-    },
-    Alarm {
-        figure: "clocks_apart_ms",
-        above: APART_MS_MAX,
-        is_failure: false,
-        told: "wall clocks of members differ, in milliseconds",
-        remedy: "set the clocks of all nodes (NTP)",
-    },
-];
-
 /// Asks a node, and whether each member answers.
 pub(super) fn checks(client: &AdminClient, admin: &str) -> Vec<Check> {
     let service = Service::of_operators(client, admin);
@@ -109,7 +22,17 @@ pub(super) fn checks(client: &AdminClient, admin: &str) -> Vec<Check> {
         "serving" => Check::ok(&what, told),
         _ => Check::fail(&what, told, "look at its log"),
     }];
-    checks.extend(alarms(&what, &status));
+    match service.ask(Door::Operators, Asked::bare("GET", "/alarms")) {
+        Ok(reply) => checks.extend(alarms(&what, &reply.document)),
+        Err(error) => {
+            let found = format!("its alarms are not known: {error}");
+            checks.push(Check::warn(
+                &what,
+                found,
+                "a node of an older version has none: update it",
+            ));
+        }
+    }
     if let Some(error) = status["cluster"]["reload_error"]["text"].as_str() {
         let found = format!("the last reload failed: {}", clean(error));
         checks.push(Check::fail(&what, found, "repair the file, then kill -HUP"));
@@ -122,17 +45,22 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("unknown")
 }
 
-/// The alarms of a document of /status; one line that there is none.
-fn alarms(what: &str, status: &Value) -> Vec<Check> {
-    let rung = ALARMS.iter().filter_map(|alarm| {
-        let figure = status["totals"][alarm.figure].as_u64()?;
-        let found = format!("{}: {figure}", alarm.told);
-        (figure > alarm.above).then(|| match alarm.is_failure {
-            true => Check::fail(what, found, alarm.remedy),
-            false => Check::warn(what, found, alarm.remedy),
+/// The alarms of a document of /alarms; one line if there is none.
+fn alarms(what: &str, document: &Value) -> Vec<Check> {
+    let rung: Vec<Check> = document["alarms"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|alarm| {
+            let word = |name: &str| clean(alarm[name].as_str().unwrap_or_default()).into_owned();
+            let seconds = alarm["seconds"].as_u64().unwrap_or(0);
+            let found = format!("{} (for {seconds} s): {}", word("what"), word("effect"));
+            match alarm["severity"].as_str() {
+                Some("warning") => Check::warn(what, found, word("remedy")),
+                _ => Check::fail(what, found, word("remedy")),
+            }
         })
-    });
-    let rung: Vec<Check> = rung.collect();
+        .collect();
     match rung.is_empty() {
         true => vec![Check::ok(what, "no alarm")],
         false => rung,
@@ -158,25 +86,17 @@ fn members(client: &AdminClient, admin: &str) -> Vec<Check> {
 mod tests {
     use super::*;
     use crate::cli::doctor::check::Verdict;
-    use crate::node::meters::CoreMeters;
     use serde_json::json;
 
     #[test]
-    fn each_alarm_watches_a_figure_that_there_is() {
-        let meters = CoreMeters::default();
-        let names: Vec<&str> = meters.list().iter().map(|meter| meter.0).collect();
-        for alarm in &ALARMS {
-            assert!(names.contains(&alarm.figure), "{}", alarm.figure);
-        }
-    }
-
-    #[test]
-    fn what_is_above_its_bound_rings() {
-        let status = json!({ "totals": { "peers_dead": 1, "oldest_overdue_ms": 10_000 } });
-        let rung = alarms("node", &status);
-        assert_eq!(rung.len(), 1);
-        assert_eq!(rung[0].verdict, Verdict::Fail);
-        let quiet = alarms("node", &json!({}));
-        assert_eq!(quiet[0].verdict, Verdict::Ok);
+    fn what_rings_is_told_with_its_remedy() {
+        let alarm = json!({ "severity": "critical", "what": "w\u{1b}", "effect": "e",
+                            "remedy": "r", "seconds": 3 });
+        let mild = json!({ "severity": "warning", "what": "w", "remedy": "r" });
+        let rung = alarms("node", &json!({ "alarms": [alarm, mild] }));
+        let verdicts: Vec<Verdict> = rung.iter().map(|check| check.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Fail, Verdict::Warn]);
+        assert_eq!((&*rung[0].found, &*rung[0].remedy), ("w\\u{1b} (for 3 s): e", "r"));
+        assert_eq!(alarms("node", &json!({}))[0].verdict, Verdict::Ok);
     }
 }

@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 use tokio::time::interval;
 use tracing::{error, warn};
 
+use super::alarm_board::AlarmBoard;
 use crate::node::callbacks::dialling::ToldFailure;
 use crate::node::meters::CoreMeters;
+use crate::ring;
 
 /// How often the counts are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -100,14 +102,15 @@ const ALARMS: [CountAlarm; 13] = [
     },
 ];
 
-/// Logs each alarm whose count grows, until the future is dropped. Must run inside the control
-/// thread's runtime.
-pub(crate) async fn watch(meters: Arc<[CoreMeters]>) {
+/// Logs each alarm whose count grows, and looks at the conditions of the board, until the future is
+/// dropped. Must run inside the control thread's runtime.
+pub(crate) async fn watch(meters: Arc<[CoreMeters]>, board: AlarmBoard) {
     let mut look = interval(LOOK_EVERY);
     let mut told = [LastTold::default(); ALARMS.len()];
     let mut hosts = HashMap::new();
     loop {
         look.tick().await;
+        board.look(&meters, Instant::now(), ring::now().wall.0);
         for (alarm, told) in ALARMS.iter().zip(&mut told) {
             let count = meters.iter().map(alarm.count).sum();
             if let Some(more) = told.due(count, Instant::now()) {

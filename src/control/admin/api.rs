@@ -1,6 +1,7 @@
-//! The admin API: `/healthz`, `/readyz`, `/metrics`, `/status`, `/statistics/tags`, `/cluster` on a
-//! listener of its own. A connection carries one request. The head must be there within 3 s, and
-//! the connection ends within 10 s. So a client can hold neither memory nor the control thread.
+//! The admin API: `/healthz`, `/readyz`, `/metrics`, `/status`, `/statistics/tags`, `/cluster`,
+//! what the console asks for, and the console, on a listener of its own. A connection carries one
+//! request. The head must be there within 3 s, and the connection ends within 10 s. So a client can
+//! hold neither memory nor the control thread.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,16 +16,19 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use tokio::net::TcpListener;
 
-use super::destinations;
+use super::alarm_board::{self, AlarmBoard};
+use super::answers::json_text;
 use super::doors::AdminDoors;
-use super::guard::{RequestGuard, SharedTokens, guard};
+use super::facts::{self, Facts, SharedConfiguration};
+use super::guard::{ACCESS_PATH, RequestGuard, SharedTokens, guard};
 use super::listener::{AdminListener, SharedAcceptor, Times};
-use super::metrics;
+use super::members::{self, MemberBoard};
 use super::metrics_text::Format;
 use super::node_view::{NodeState, NodeView};
+use super::overview::{self, DueBoard};
 use super::problems::as_problem;
 use super::process::{self, ProcessUse};
-use super::{status, timers};
+use super::{console, destinations, metrics, one_timer, status, timers};
 use crate::control::cluster::desk::OrderError;
 use crate::control::recovery_progress::progress;
 use crate::control::tags::board::{Members, TagBoard};
@@ -36,14 +40,21 @@ const TIMES: Times = Times { head: Duration::from_secs(3), life: Duration::from_
 /// 255 bytes.
 const BODY_BYTES_MAX: usize = 128 << 10;
 
-const NOT_FOUND: &str = "the admin API has /healthz, /readyz, /metrics, /status, /cluster, \
-     /destinations[/<HOST>], /timers[/count], /jobs[/<ID>], /dead-letters, \
+const NOT_FOUND: &str = "the admin API has / (the console), /healthz, /readyz, /metrics, /status, \
+     /overview, /alarms, /config, /journal, /timestamp, /access, /cluster[/members], \
+     /destinations[/<HOST>], /timers[/count], /timers/<ID>[/<ACTION>], \
+     /timers/by-name/<NAME>[/<ACTION>], /jobs[/<ID>], /dead-letters[/<ID>], \
      /statistics/tags[/<TAG>]\n";
 
 /// What the handlers read.
 #[derive(Clone)]
 pub(crate) struct AdminState {
     view: NodeView,
+    facts: Arc<Facts>,
+    configuration: SharedConfiguration,
+    alarms: AlarmBoard,
+    due: DueBoard,
+    members: MemberBoard,
     process: fn(Instant) -> ProcessUse,
     tags: Arc<TagBoard>,
     guard: Arc<RequestGuard>,
@@ -52,6 +63,36 @@ pub(crate) struct AdminState {
 impl FromRef<AdminState> for NodeView {
     fn from_ref(state: &AdminState) -> Self {
         state.view.clone()
+    }
+}
+
+impl FromRef<AdminState> for Arc<Facts> {
+    fn from_ref(state: &AdminState) -> Self {
+        Arc::clone(&state.facts)
+    }
+}
+
+impl FromRef<AdminState> for SharedConfiguration {
+    fn from_ref(state: &AdminState) -> Self {
+        state.configuration.clone()
+    }
+}
+
+impl FromRef<AdminState> for AlarmBoard {
+    fn from_ref(state: &AdminState) -> Self {
+        state.alarms.clone()
+    }
+}
+
+impl FromRef<AdminState> for DueBoard {
+    fn from_ref(state: &AdminState) -> Self {
+        state.due.clone()
+    }
+}
+
+impl FromRef<AdminState> for MemberBoard {
+    fn from_ref(state: &AdminState) -> Self {
+        state.members.clone()
     }
 }
 
@@ -66,12 +107,33 @@ impl AdminState {
     ) -> Self {
         let tags = Arc::new(TagBoard::new(Arc::clone(&view.meters), tags_max));
         let guard = Arc::new(RequestGuard::new(hosts, Arc::clone(&view.cluster), tokens));
-        Self { view, process: process::read, tags, guard }
+        Self {
+            view,
+            facts: Arc::default(),
+            configuration: SharedConfiguration::default(),
+            alarms: AlarmBoard::default(),
+            due: DueBoard::default(),
+            members: MemberBoard::default(),
+            process: process::read,
+            tags,
+            guard,
+        }
     }
 
-    /// Sets which members are asked for `/statistics/tags?scope=cluster`. Until this is called,
-    /// such a request is answered 501.
+    /// The same with what is shown of the configuration, and of alarms.
+    pub(crate) fn with(
+        self,
+        facts: Facts,
+        configuration: SharedConfiguration,
+        alarms: AlarmBoard,
+    ) -> Self {
+        Self { facts: Arc::new(facts), configuration, alarms, ..self }
+    }
+
+    /// Sets which members are asked for `/statistics/tags?scope=cluster` and `/cluster/members`.
+    /// Until this is called, the former is answered 501.
     pub(crate) fn set_members(&self, members: Members) {
+        self.members.set_members(members.clone());
         self.tags.set_members(members);
     }
 }
@@ -94,6 +156,14 @@ pub(crate) async fn serve(doors: AdminDoors, acceptor: Option<SharedAcceptor>, s
 
 fn router(state: AdminState) -> Router {
     Router::new()
+        .route(console::PATH, get(console::page))
+        .route(ACCESS_PATH, get(access))
+        .route("/overview", get(overview::overview))
+        .route("/alarms", get(alarm_board::alarms))
+        .route("/config", get(facts::config))
+        .route("/journal", get(facts::journal))
+        .route("/timestamp", get(facts::timestamp))
+        .route("/cluster/members", get(members::members))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics_text))
@@ -118,6 +188,12 @@ fn router(state: AdminState) -> Router {
         .route("/dead-letters/{id}/replay", post(timers::replay))
         .route("/jobs", get(timers::jobs))
         .route("/jobs/{id}", get(timers::job).delete(timers::stop_job))
+        .route("/timers/{id}", get(one_timer::show).delete(one_timer::delete))
+        .route("/timers/{id}/{action}", post(one_timer::act))
+        .route(
+            "/timers/by-name/{*name}",
+            get(one_timer::show_named).delete(one_timer::delete_named).post(one_timer::act_named),
+        )
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         // Inside of the guard, so that what it refuses wakes no core.
         .layer(from_fn_with_state(state.clone(), after_refresh))
@@ -172,6 +248,11 @@ async fn readyz(State(state): State<AdminState>) -> Response {
         NodeState::Serving => "ready\n".into_response(),
         other => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", other.name())).into_response(),
     }
+}
+
+/// Answers what whoever asks may do.
+async fn access(State(state): State<AdminState>, headers: HeaderMap) -> Response {
+    json_text(&state.guard.access(&headers))
 }
 
 async fn metrics_text(State(state): State<AdminState>, headers: HeaderMap) -> Response {
@@ -245,10 +326,6 @@ fn ordered(state: &AdminState, result: Result<(), OrderError>) -> Response {
             (status, format!("{error}\n")).into_response()
         }
     }
-}
-
-fn json_text(document: &serde_json::Value) -> Response {
-    ([(CONTENT_TYPE, "application/json")], format!("{document:#}\n")).into_response()
 }
 
 /// Answers every statistics tag of this node, or with `?scope=cluster` of all members.

@@ -1,7 +1,8 @@
 //! Which requests the admin API takes. It refuses requests that a web page makes its visitor's
 //! browser send, orders in a form that a callback can have, and, if there are tokens
 //! (`auth.tokens_file`), orders without the token of an operator. Over TLS, which a network of
-//! others may reach, all that is asked for needs a token then.
+//! others may reach, all that is asked for needs a token then, but the page of the console, which
+//! has no data, and the question what a token is good for.
 //!
 //! A page can lead its own name to the address of a node and ask under that name (DNS rebinding).
 //! So a request must name an address, or a name that no page can own: a name without a dot belongs
@@ -13,15 +14,41 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
 
+use super::console;
 use crate::control::cluster::desk::ClusterDesk;
 use crate::node::clients::tokens::{Role, Tokens, bearer};
 
 /// The header that an order must carry, with any value.
 pub(crate) const ORDER_HEADER: &str = "X-Chronos-Order";
+
+/// The path that tells what a token is good for.
+pub(crate) const ACCESS_PATH: &str = "/access";
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// It looks at what everybody may see.
+    Open,
+    /// It looks at figures.
+    Look,
+    /// It changes something.
+    Order,
+}
+
+impl Purpose {
+    fn of(request: &Request) -> Self {
+        match request.uri().path() {
+            _ if !request.method().is_safe() => Purpose::Order,
+            console::PATH | ACCESS_PATH => Purpose::Open,
+            _ => Purpose::Look,
+        }
+    }
+}
 
 /// The tokens that are valid now. The holders of a clone share them.
 #[derive(Clone, Debug, Default)]
@@ -33,12 +60,14 @@ impl SharedTokens {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = tokens;
     }
 
+    fn get(&self) -> Option<Arc<Tokens>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Returns why a request is not taken that needs a token.
     fn refusal(&self, is_order: bool, headers: &HeaderMap) -> Option<(StatusCode, String)> {
-        let tokens = self.0.read().unwrap_or_else(PoisonError::into_inner).clone()?;
-        let shown = headers.get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
-        let role = shown.and_then(|token| tokens.role_of(token));
-        match role {
+        let tokens = self.get()?;
+        match role_in(&tokens, headers) {
             Some(Role::Operator) => None,
             Some(_) if !is_order => None,
             Some(role) => {
@@ -59,6 +88,12 @@ impl SharedTokens {
             }
         }
     }
+}
+
+/// The role of the token that a request shows.
+fn role_in(tokens: &Tokens, headers: &HeaderMap) -> Option<Role> {
+    let shown = headers.get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()))?;
+    tokens.role_of(shown)
 }
 
 /// The names under which clients may ask for the admin API, beside addresses, and the tokens.
@@ -87,9 +122,10 @@ impl RequestGuard {
 
     /// Returns why a request is not taken, as status and text. Returns `None` when the request may
     /// pass.
-    fn refusal(&self, is_order: bool, headers: &HeaderMap) -> Option<(StatusCode, String)> {
-        if headers.contains_key(ORIGIN) {
-            return Some((StatusCode::FORBIDDEN, "web pages are not served here\n".into()));
+    fn refusal(&self, purpose: Purpose, headers: &HeaderMap) -> Option<(StatusCode, String)> {
+        if headers.contains_key(ORIGIN) && !self.is_from_own_page(headers) {
+            let text = "pages of others are not served here; open the console at / of this node\n";
+            return Some((StatusCode::FORBIDDEN, text.into()));
         }
         for host in headers.get_all(HOST) {
             let host = host.to_str().unwrap_or("?");
@@ -101,13 +137,38 @@ impl RequestGuard {
                 return Some((StatusCode::MISDIRECTED_REQUEST, text));
             }
         }
+        let is_order = purpose == Purpose::Order;
         let has_order = headers.contains_key(ORDER_HEADER);
         if is_order && !has_order {
             let text = format!("an order needs the header {ORDER_HEADER}: 1\n");
             return Some((StatusCode::FORBIDDEN, text));
         }
-        let needs_token = is_order || self.looks_need_tokens;
+        let needs_token = is_order || self.looks_need_tokens && purpose == Purpose::Look;
         if needs_token { self.tokens.refusal(is_order, headers) } else { None }
+    }
+
+    /// Whether the page that asks is one of this listener: the console. Its origin is the name
+    /// under which this request came, and [`RequestGuard::knows`] judges that name.
+    fn is_from_own_page(&self, headers: &HeaderMap) -> bool {
+        let mut origins = headers.get_all(ORIGIN).iter().map(HeaderValue::as_bytes);
+        let mut hosts = headers.get_all(HOST).iter().map(HeaderValue::as_bytes);
+        let (Some(origin), None) = (origins.next(), origins.next()) else { return false };
+        let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+        let scheme: &[u8] = if self.looks_need_tokens { b"https://" } else { b"http://" };
+        origin.strip_prefix(scheme).is_some_and(|rest| rest.eq_ignore_ascii_case(host))
+    }
+
+    /// What whoever shows these headers may do.
+    pub(crate) fn access(&self, headers: &HeaderMap) -> Value {
+        let tokens = self.tokens.get();
+        let role = tokens.as_ref().and_then(|tokens| role_in(tokens, headers));
+        json!({
+            "needs-token-to-look": tokens.is_some() && self.looks_need_tokens,
+            "needs-token-for-orders": tokens.is_some(),
+            "role": role.map(|role| role.to_string()),
+            "may-look": tokens.is_none() || !self.looks_need_tokens || role.is_some(),
+            "may-order": tokens.is_none() || role == Some(Role::Operator),
+        })
     }
 
     fn knows(&self, host: &str) -> bool {
@@ -136,7 +197,7 @@ pub(crate) async fn guard(
     request: Request,
     next: Next,
 ) -> Response {
-    match guard.refusal(!request.method().is_safe(), request.headers()) {
+    match guard.refusal(Purpose::of(&request), request.headers()) {
         Some(refusal) => refusal.into_response(),
         None => next.run(request).await,
     }
@@ -169,7 +230,8 @@ mod tests {
     #[test]
     fn hosts_that_a_page_could_have_are_refused() {
         let guard = guard_of();
-        let is_taken = |host: &str| guard.refusal(false, &headers(&[("host", host)])).is_none();
+        let is_taken =
+            |host: &str| guard.refusal(Purpose::Look, &headers(&[("host", host)])).is_none();
         for host in [
             "127.0.0.1",
             "10.9.9.9:7254",
@@ -188,13 +250,13 @@ mod tests {
         for host in ["evil.example", "evil.example:7254", "127.0.0.1.evil.example", "a.b", "1.2.3"]
         {
             let (status, text) =
-                guard.refusal(false, &headers(&[("host", host)])).expect("refused");
+                guard.refusal(Purpose::Look, &headers(&[("host", host)])).expect("refused");
             assert_eq!(status, StatusCode::MISDIRECTED_REQUEST);
             assert!(text.contains(host) && text.contains("[admin] hosts"), "{text}");
         }
         let two = headers(&[("host", "localhost"), ("host", "evil.example")]);
-        assert!(guard.refusal(false, &two).is_some());
-        assert!(guard.refusal(false, &headers(&[])).is_none(), "HTTP/1.0 has none");
+        assert!(guard.refusal(Purpose::Look, &two).is_some());
+        assert!(guard.refusal(Purpose::Look, &headers(&[])).is_none(), "HTTP/1.0 has none");
     }
 
     #[test]
@@ -207,10 +269,11 @@ mod tests {
         let tokens = Tokens::parse(file.join("\n").as_bytes()).expect("two tokens");
         guard.tokens.set(Some(Arc::new(tokens)));
         let status = |is_order, token: Option<&str>| {
+            let purpose = if is_order { Purpose::Order } else { Purpose::Look };
             let mut lines = vec![("host", "127.0.0.1:7254"), ("x-chronos-order", "1")];
             let shown = token.map(|token| format!("Bearer token of {token}"));
             lines.extend(shown.as_ref().map(|shown| ("authorization", shown.as_str())));
-            guard.refusal(is_order, &headers(&lines)).map(|(status, _)| status.as_u16())
+            guard.refusal(purpose, &headers(&lines)).map(|(status, _)| status.as_u16())
         };
         assert_eq!(status(true, Some("operator")), None);
         assert_eq!(status(true, Some("client")), Some(403));
@@ -226,7 +289,7 @@ mod tests {
         let status = |token: Option<&str>| {
             let mut lines = vec![("host", "127.0.0.1:7255")];
             lines.extend(token.map(|shown| ("authorization", shown)));
-            guard.refusal(false, &headers(&lines)).map(|(status, _)| status.as_u16())
+            guard.refusal(Purpose::Look, &headers(&lines)).map(|(status, _)| status.as_u16())
         };
         assert_eq!(status(None), None, "there are no tokens");
         let line = crate::node::clients::tokens::line_of("x", Role::Reader, "reads");
@@ -234,16 +297,32 @@ mod tests {
         guard.tokens.set(Some(Arc::new(tokens)));
         assert_eq!(status(Some("Bearer reads")), None);
         assert_eq!((status(None), status(Some("Bearer other"))), (Some(401), Some(401)));
+        assert!(guard.refusal(Purpose::Open, &headers(&[("host", "10.0.0.1")])).is_none());
+        let access = |token| guard.access(&headers(&[("authorization", token)]));
+        assert_eq!(access("Bearer reads")["role"], "reader");
+        assert_eq!(access("Bearer reads")["may-look"], true);
+        assert_eq!(access("Bearer reads")["may-order"], false);
+        assert_eq!(access("Bearer other")["may-look"], false);
     }
 
     #[test]
     fn pages_are_refused_and_orders_need_their_header() {
         let guard = guard_of();
         let status = |is_order, lines: &[(&'static str, &str)]| {
-            guard.refusal(is_order, &headers(lines)).map(|(status, _)| status.as_u16())
+            let purpose = if is_order { Purpose::Order } else { Purpose::Look };
+            guard.refusal(purpose, &headers(lines)).map(|(status, _)| status.as_u16())
         };
         let own = ("host", "127.0.0.1:7254");
-        assert_eq!(status(false, &[own, ("origin", "http://127.0.0.1:7254")]), Some(403));
+        for other in ["http://127.0.0.1:7253", "https://127.0.0.1:7254", "http://evil.example"] {
+            assert_eq!(status(false, &[own, ("origin", other)]), Some(403), "{other}");
+        }
+        let console = ("origin", "http://127.0.0.1:7254");
+        assert_eq!(status(false, &[own, console]), None);
+        assert_eq!(status(false, &[own, console, console]), Some(403));
+        assert_eq!(status(false, &[own, own, console]), Some(403));
+        assert_eq!(status(true, &[own, console, ("x-chronos-order", "1")]), None);
+        let rebound = [("host", "evil.example:7254"), ("origin", "http://evil.example:7254")];
+        assert_eq!(status(false, &rebound), Some(421));
         assert_eq!(status(false, &[own, ("origin", "null")]), Some(403));
         assert_eq!(status(true, &[own]), Some(403));
         assert_eq!(status(true, &[own, ("content-type", "application/json")]), Some(403));

@@ -140,8 +140,8 @@ impl NodeView {
         }
     }
 
-    /// Has a core put a page of a list or numbers together, or use a dead letter. `None`: the cores
-    /// are too busy, or hang.
+    /// Has a core put a page of a list or numbers together, or do something with a timer or a dead
+    /// letter. `None`: the cores are too busy, or hang.
     pub(crate) async fn list(&self, what: Ordered) -> Option<Answer> {
         let order = Arc::new(ListOrder::new(what));
         if !self.commander.as_ref()?.list(Arc::clone(&order)) {

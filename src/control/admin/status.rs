@@ -44,6 +44,12 @@ pub(super) fn render(view: &NodeView, process: ProcessUse) -> Value {
     })
 }
 
+/// The node's figure of a meter: the sum over its cores, or the largest.
+pub(super) fn total_of(lists: &[Vec<(&'static str, bool, &'static str, u64)>], name: &str) -> u64 {
+    let figures = lists.iter().flatten().filter(|meter| meter.0 == name).map(|meter| meter.3);
+    if is_extreme(name) { figures.max().unwrap_or(0) } else { figures.fold(0, u64::wrapping_add) }
+}
+
 /// Reports whether the node's figure is the largest of its cores' figures. All other figures of the
 /// node are sums.
 fn is_extreme(name: &str) -> bool {
@@ -60,6 +66,21 @@ fn core_of(view: &NodeView, shard: usize, list: &[(&str, bool, &str, u64)]) -> V
     core.insert("lateness".into(), histogram(&view.meters[shard].lateness));
     core.insert("turn".into(), histogram(&view.meters[shard].turn));
     core.into()
+}
+
+/// The sum over cores: bounds in microseconds, and one count more than there are bounds.
+pub(super) fn histogram_of_all(
+    meters: &[CoreMeters],
+    of: impl Fn(&CoreMeters) -> &Histogram,
+) -> Value {
+    let mut counts = [0_u64; BUCKETS_US.len() + 1];
+    let mut sum_us = 0_u64;
+    for core in meters {
+        let (read, sum) = of(core).read();
+        counts.iter_mut().zip(read).for_each(|(count, read)| *count = count.wrapping_add(read));
+        sum_us = sum_us.wrapping_add(sum);
+    }
+    json!({ "le_us": BUCKETS_US, "counts": counts, "sum_us": sum_us })
 }
 
 /// Renders the buckets that hold something. `le_us` is null for the bucket above the last bound.
@@ -98,5 +119,16 @@ mod tests {
         assert_eq!(status["per_core"][1]["lateness"]["buckets"], buckets);
         assert_eq!(status["state"], "serving");
         assert_eq!(status["shards"], 2);
+    }
+
+    #[test]
+    fn histograms_of_cores_are_added() {
+        let meters = [CoreMeters::default(), CoreMeters::default()];
+        meters[0].lateness.record_us(60);
+        meters[1].lateness.record_us(70);
+        meters[1].lateness.record_us(90_000_000);
+        let sum = histogram_of_all(&meters, |core| &core.lateness);
+        assert_eq!((&sum["counts"][1], &sum["counts"][20]), (&2.into(), &1.into()));
+        assert_eq!(sum["le_us"][1], 100);
     }
 }

@@ -14,7 +14,7 @@ use crate::core::lists::ListAsked;
 use crate::node::clients::document::write_document;
 use crate::node::clients::job_answers::{NO_JOB, job_path, write_job, write_jobs};
 use crate::node::clients::list_answers::{write_count, write_list};
-use crate::node::list_orders::Ordered;
+use crate::node::list_orders::{Ordered, TimerUse};
 use crate::ring;
 use crate::shard::effects::{Answer, Internal, Target};
 use crate::wire::dead_letter::LetterUse;
@@ -118,12 +118,12 @@ async fn one(view: &NodeView, id: &str, wanted: LetterUse) -> Response {
         return (StatusCode::NOT_FOUND, "no dead letter has such an id\n").into_response();
     };
     let PublicId { id, factor, filter } = named;
-    shown(view.list(Ordered::Letter(Target { id, factor, filter }, wanted)).await)
+    shown(view.list(Ordered::Timer(Target { id, factor, filter }, TimerUse::Letter(wanted))).await)
 }
 
 fn shown(answer: Option<Answer>) -> Response {
     let mut body = Vec::new();
-    let refused = match answer {
+    let reason = match answer {
         Some(Answer::Internal(internal)) => match *internal {
             Internal::List(page) => {
                 write_list(&page, write_document, &mut body);
@@ -159,8 +159,7 @@ fn shown(answer: Option<Answer>) -> Response {
         Some(Answer::Refused(refusal)) => Some(refusal.to_string()),
         None => None,
     };
-    let reason = refused.unwrap_or_else(|| "the cores do not answer; retry in a moment".to_owned());
-    (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response()
+    refused(reason)
 }
 
 /// Tells where the timer is that a dead letter was.
@@ -168,4 +167,10 @@ fn done((id, factor, filter): (TimerId, u8, u64)) -> Response {
     let mut location = b"/timers/".to_vec();
     write_public_id(id, factor, filter, &mut location);
     ([(LOCATION, String::from_utf8_lossy(&location).into_owned())], "").into_response()
+}
+
+/// Answers that the cores did not do what was asked.
+pub(super) fn refused(reason: Option<String>) -> Response {
+    let reason = reason.unwrap_or_else(|| "the cores do not answer; retry in a moment".to_owned());
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response()
 }

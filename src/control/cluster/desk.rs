@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::membership_file::{Lists, MembershipFile};
-use crate::base::ids::PeerIndex;
+use crate::base::ids::{PeerIndex, TimerId};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::{Membership, PeerKind, View};
 use crate::control::originals::reader::ReadingProgress;
@@ -153,6 +153,27 @@ impl ClusterDesk {
         nodes.chain(source.iter().flat_map(|source| source.admin_addresses.clone())).collect()
     }
 
+    /// Returns the name of this node.
+    pub(crate) fn own_name(&self) -> String {
+        let state = self.state();
+        state.view.name_of(state.view.own()).to_owned()
+    }
+
+    /// Renders which nodes are to hold a timer, in the order of their ranks, and whether they live.
+    pub(crate) fn replicas(&self, meters: &[CoreMeters], id: TimerId, factor: u8) -> Value {
+        let view = Arc::clone(&self.state().view);
+        let replicas = view.place(id, factor, view.new_nodes());
+        let peers = replicas.as_slice().iter().filter_map(|node| view.peer_of(*node));
+        let render = |(rank, peer): (usize, PeerIndex)| {
+            json!({
+                "rank": rank,
+                "node": view.name_of(peer),
+                "liveness": liveness_of(&view, meters, peer),
+            })
+        };
+        peers.enumerate().map(render).collect()
+    }
+
     /// Returns what was read from original nodes so far.
     pub(crate) fn originals(&self) -> ReadingProgress {
         self.source.get().map_or_else(ReadingProgress::default, |source| (source.originals)())
@@ -231,6 +252,7 @@ impl ClusterDesk {
         let source = self.source.get();
         json!({
             "name": view.name_of(view.own()),
+            "version": env!("CARGO_PKG_VERSION"),
             "site": view.name_of_site(view.local_site()),
             "view_id": view.id().to_string(),
             "membership": { "nodes": nodes, "joining": joining, "leaving": leaving },
@@ -359,16 +381,19 @@ fn members_of(view: &View, meters: &[CoreMeters]) -> Vec<Value> {
     };
     let all = new.union(old).iter();
     all.map(|peer| {
-        let liveness = if peer == view.own() { "self" } else { word(believed(meters, peer)) };
         json!({
             "name": view.name_of(peer),
             "role": role(peer),
-            "liveness": liveness,
+            "liveness": liveness_of(view, meters, peer),
             "tls": is_tls(meters, peer),
             "kept_bytes": kept_bytes(meters, peer),
         })
     })
     .collect()
+}
+
+fn liveness_of(view: &View, meters: &[CoreMeters], peer: PeerIndex) -> &'static str {
+    if peer == view.own() { "self" } else { word(believed(meters, peer)) }
 }
 
 fn sites_of(view: &View, meters: &[CoreMeters]) -> Vec<Value> {

@@ -52,6 +52,11 @@ impl Reloader {
         &self.view
     }
 
+    /// Returns the configuration that the node runs with.
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// Returns what the cores are to be told since the last call, but the members.
     pub(crate) fn take_commands(&mut self) -> Vec<Command> {
         std::mem::take(&mut self.commands)

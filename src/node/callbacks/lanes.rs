@@ -442,7 +442,8 @@ impl Lanes {
         !self.said.is_empty()
     }
 
-    /// Takes what a server said to an attempt, if the shard wants to know it. All of it is taken before [`Lanes::next_finished`].
+    /// Takes what a server said to an attempt, if the shard wants to know it. All of it is taken
+    /// before [`Lanes::next_finished`].
     pub fn next_said(&mut self) -> Option<(Ticket, u16, Box<[u8]>)> {
         self.said.pop()
     }

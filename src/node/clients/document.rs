@@ -30,24 +30,7 @@ pub fn write_document(view: &TimerView, out: &mut Vec<u8>) -> bool {
     out.push(b'}');
     write_callback_members(view, &attributes, out);
     out.push(b'}');
-    if let Some(letter) = &attributes.letter {
-        write_letter(letter, out);
-    }
-    if let Some(replay) = &attributes.replay {
-        out.extend_from_slice(b",\"replays\":");
-        write_number(replay.count.into(), out);
-    }
-    if let Some(report) = &attributes.report {
-        out.extend_from_slice(b",\"report\":");
-        write_string(report.kind.name(), out);
-    }
-    if let Some(name) = attributes.name {
-        out.extend_from_slice(b",\"name\":");
-        write_string(name, out);
-    }
-    if attributes.is_paused {
-        out.extend_from_slice(b",\"paused\":true");
-    }
+    write_state_members(&attributes, out);
     out.extend_from_slice(b",\"reliability\":{\"replication-factor\":");
     write_number(view.factor.into(), out);
     out.extend_from_slice(b"},\"statistics\":{\"tag-info\":[");
@@ -82,6 +65,28 @@ pub fn write_document(view: &TimerView, out: &mut Vec<u8>) -> bool {
     }
     out.extend_from_slice(b"}}");
     attributes.name.is_some() || attributes.once.is_some() || attributes.acted.is_some()
+}
+
+/// Appends what became of a timer, and its name.
+fn write_state_members(attributes: &Attributes<'_>, out: &mut Vec<u8>) {
+    if let Some(letter) = &attributes.letter {
+        write_letter(letter, out);
+    }
+    if let Some(replay) = &attributes.replay {
+        out.extend_from_slice(b",\"replays\":");
+        write_number(replay.count.into(), out);
+    }
+    if let Some(report) = &attributes.report {
+        out.extend_from_slice(b",\"report\":");
+        write_string(report.kind.name(), out);
+    }
+    if let Some(name) = attributes.name {
+        out.extend_from_slice(b",\"name\":");
+        write_string(name, out);
+    }
+    if attributes.is_paused {
+        out.extend_from_slice(b",\"paused\":true");
+    }
 }
 
 /// Appends the members of `callback` beside `http`.

@@ -1,0 +1,57 @@
+//! The unit, configuration and scripts of packages.
+
+use kit::documents::{files_below, read, root};
+
+use crate::{chronos, other};
+
+pub fn unit_is_that_of_tuning() {
+    let said = other("sh", &["packaging/unit"]).expect("sh is there");
+    let known = |text: &str, wanted: &str| text.lines().filter(|line| *line == wanted).count();
+    for line in read("tuning/chronos.service").lines().filter(|line| !line.starts_with('#')) {
+        if line.starts_with("CPUAffinity=") {
+            continue;
+        }
+        let line = line.replace("/usr/local/bin/", "/usr/bin/");
+        assert!(known(&said, &line) > 0, "the unit of packages lacks: {line}");
+    }
+    assert!(!said.contains("CPUAffinity=1") || said.contains("# One pinned"), "{said}");
+    assert!(!said.contains("/usr/local"), "{said}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("chronos.service");
+    std::fs::write(&file, said).expect("a file");
+    let path = file.to_str().expect("plain");
+    let threshold = "--threshold=20";
+    other("systemd-analyze", &["security", "--no-pager", "--offline=true", threshold, path]);
+}
+
+pub fn configuration_is_safe() {
+    let path = root().join("packaging/chronos.toml");
+    let path = path.to_str().expect("plain");
+    assert!(chronos(&["--config", path, "--check-config"]).contains("configuration ok"));
+    let effective = chronos(&["--config", path, "--print-config"]);
+    for line in [
+        "listen = \"127.0.0.1:7253\"",
+        "listen = \"127.0.0.1:7254\"",
+        "data_dir = \"/var/lib/chronos\"",
+        "mode = \"sync\"",
+        "insecure_open = false",
+    ] {
+        assert!(effective.contains(line), "{line} is not in\n{effective}");
+    }
+}
+
+pub fn scripts_are_scripts() {
+    let debian = ["postinst", "postrm"].map(|name| format!("packaging/debian/{name}"));
+    let scripts = files_below("packaging/rpm").into_iter().chain(debian);
+    let mut count = 0;
+    for script in scripts.chain(["packaging/unit".to_owned()]) {
+        other("sh", &["-n", &script]).expect("sh is there");
+        count += 1;
+    }
+    for script in ["packaging/build", "packaging/test", "packaging/test-deb"] {
+        other("bash", &["-n", script]).expect("bash is there");
+        other("shellcheck", &["--severity=warning", script]);
+        count += 1;
+    }
+    assert_eq!(count, 10);
+}
