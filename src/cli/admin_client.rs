@@ -15,7 +15,9 @@ use super::token::authorization;
 use crate::control::admin::guard::ORDER_HEADER;
 use crate::control::config::regular_file;
 use crate::control::config::secret_file::read_private;
-use crate::control::http_client::{HttpClient, HttpError, HttpRequest, host_of, is_over_tls};
+use crate::control::http_client::{
+    HttpAnswer, HttpClient, HttpError, HttpRequest, host_of, is_over_tls,
+};
 use crate::tls::connector::{ClientMaterial, Connector, Trust};
 use crate::tls::material::{FILE_BYTES_MAX, Text};
 
@@ -61,8 +63,8 @@ pub(super) struct AdminRequest<'a> {
     pub(super) answer_bytes_max: usize,
 }
 
-/// Asks admin APIs.
-#[derive(Debug)]
+/// Asks admin APIs, and the API of clients.
+#[derive(Clone, Debug)]
 pub(super) struct AdminClient {
     /// Made from the flags. Without flags the authorities of the system are read when the first
     /// address begins with `https://`: there are hundreds of them.
@@ -94,36 +96,59 @@ impl AdminClient {
     /// Sends a request to `host:port` or `https://host:port` and returns the JSON document of an
     /// answer 200.
     pub(super) fn ask(&self, admin: &str, request: AdminRequest<'_>) -> Result<Value, AdminError> {
-        let AdminRequest { method, path, body, patience, answer_bytes_max } = request;
-        let (is_order, is_secure) = (method != "GET", is_over_tls(admin));
+        let answer = self.send(admin, request, request.body.as_bytes(), &[], false)?;
+        Ok(answer.document()?)
+    }
+
+    /// Sends a request with these headers and this body, and returns the answer, whatever its
+    /// status. `is_client`: the address is that of clients, who show their token always.
+    pub(super) fn send(
+        &self,
+        address: &str,
+        request: AdminRequest<'_>,
+        body: &[u8],
+        more: &[(&str, &str)],
+        is_client: bool,
+    ) -> Result<HttpAnswer, AdminError> {
+        let AdminRequest { method, path, patience, answer_bytes_max, .. } = request;
+        let (is_order, is_secure) = (method != "GET", is_over_tls(address));
         let mut headers = vec![("Content-Type", "application/json")];
-        if is_order {
+        headers.extend_from_slice(more);
+        if is_order && !is_client {
             headers.push((ORDER_HEADER, "1"));
         }
-        // Who only looks needs no token where there is no TLS.
-        let token = authorization().filter(|_| is_order || is_secure);
+        // Who only looks needs no token at an admin API without TLS.
+        let token = authorization().filter(|_| is_order || is_secure || is_client);
         if let Some(token) = &token {
-            if !is_secure && !is_here(admin) {
-                return Err(AdminError::NotSent(format!(
-                    "CHRONOS_TOKEN would go to {admin} in the clear: ask https:// there ([admin] \
-                     listen_tls, and https:// in [cluster] admin_addresses) or 127.0.0.1 through a \
-                     tunnel, or unset CHRONOS_TOKEN"
-                )));
+            if !is_secure && !is_here(address) {
+                return Err(AdminError::NotSent(in_the_clear(address, is_client)));
             }
             headers.push(("Authorization", token));
         }
-        let mut client = HttpClient::new(admin, patience, answer_bytes_max);
+        let mut client = HttpClient::new(address, patience, answer_bytes_max);
         if is_secure {
             client = client.with(self.connector().map_err(AdminError::NotSent)?);
         }
-        let request = HttpRequest { method, path, headers: &headers, body: body.as_bytes() };
-        let answer = block_on(async { client.ask(request).await?.document() });
+        let request = HttpRequest { method, path, headers: &headers, body };
+        let answer = block_on(async { client.ask(request).await });
         Ok(answer.map_err(HttpError::from)??)
     }
 
     fn connector(&self) -> Result<Arc<Connector>, String> {
         self.connector.get_or_init(|| connector_of(None, None)).clone()
     }
+}
+
+/// Says why a token is not sent to an address, and what to do.
+fn in_the_clear(address: &str, is_client: bool) -> String {
+    let how = match is_client {
+        true => "[node] listen_tls, [tls] cert",
+        false => "[admin] listen_tls, and https:// in [cluster] admin_addresses",
+    };
+    format!(
+        "CHRONOS_TOKEN would go to {address} in the clear: ask https:// there ({how}) or 127.0.0.1 \
+         through a tunnel, or unset CHRONOS_TOKEN"
+    )
 }
 
 /// Whether an address is one of this machine alone.

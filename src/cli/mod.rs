@@ -6,41 +6,60 @@
 mod admin_client;
 mod backup;
 mod cluster;
+mod config;
+mod dead_letters;
 mod demo;
+mod destinations;
+mod doctor;
+mod ending;
 mod exit;
 mod flags;
+mod help;
+mod jobs;
 mod journal;
 mod key_flags;
 pub mod manual;
 mod node;
+mod node_flags;
+mod pages;
 mod runtime;
+mod service;
+mod shown;
 mod terminal;
+mod timer;
 mod timestamp;
 mod token;
+mod top;
 
-use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 
+use self::config::Shown;
 use self::exit::EXIT_USAGE;
 use self::flags::{Flags, Tool};
-use self::node::{environment, launch_node};
-use self::terminal::{fail, print, tell};
-use crate::control::config::error::Problem;
-use crate::control::config::files::{ConfigFiles, IniFiles, LOCAL_FILE};
-use crate::control::config::text::{print_effective, print_reference};
+use self::help::with_short_help;
+use self::node::{files_of, launch_node};
+use self::terminal::fail;
 
 /// Runs the command line of this process to its end and returns the exit code.
 pub fn run() -> ExitCode {
-    let flags = Flags::parse();
+    let matches = with_short_help(Flags::command()).get_matches();
+    let flags = Flags::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     ExitCode::from(match &flags.command {
         Some(Tool::Demo) => demo::run(),
         Some(Tool::Backup(flags)) => backup::run(flags),
         Some(Tool::Cluster(flags)) => cluster::run(flags),
+        Some(Tool::Config(flags)) => config::run(flags),
+        Some(Tool::DeadLetters(flags)) => dead_letters::run(flags),
+        Some(Tool::Destinations(flags)) => destinations::run(flags),
+        Some(Tool::Doctor(flags)) => doctor::run(flags),
+        Some(Tool::Jobs(flags)) => jobs::run(flags),
         Some(Tool::Journal(flags)) => journal::run(flags),
+        Some(Tool::Timer(flags)) => timer::run(flags),
         Some(Tool::Timestamp(flags)) => timestamp::run(flags),
         Some(Tool::Token(flags)) => token::run(flags),
+        Some(Tool::Top(flags)) => top::run(flags),
         Some(Tool::Completions(flags)) => flags.run(Flags::command()),
         Some(Tool::Man(flags)) => flags.run(Flags::command()),
         None => run_node(&flags),
@@ -49,34 +68,18 @@ pub fn run() -> ExitCode {
 
 fn run_node(flags: &Flags) -> u8 {
     if flags.print_reference_config {
-        return print(&print_reference());
+        return config::show(&flags.node, Shown::Reference, false);
     }
-    let mut files = match files_of(flags) {
+    if flags.check_config || flags.print_config {
+        let shown = if flags.print_config { Shown::Effective } else { Shown::Check };
+        return config::show(&flags.node, shown, false);
+    }
+    let mut files = match files_of(&flags.node) {
         Ok(files) => files,
         Err(problem) => return fail(&problem, EXIT_USAGE),
     };
-    let loaded = match files.load() {
-        Ok(loaded) => loaded,
-        Err(error) => return fail(&error, EXIT_USAGE),
-    };
-    if flags.check_config || flags.print_config {
-        for warning in &loaded.warnings {
-            tell(&format!("warning: {warning}"));
-        }
-        if flags.print_config {
-            return print(&print_effective(&loaded.config));
-        }
-        return print(&format!("configuration ok ({})\n", files.names()));
+    match files.load() {
+        Ok(loaded) => launch_node(&flags.node.launch(), files, loaded),
+        Err(error) => fail(&error, EXIT_USAGE),
     }
-    launch_node(&flags.launch(), files, loaded)
-}
-
-/// Collects file, environment and flags without checking them.
-fn files_of(flags: &Flags) -> Result<ConfigFiles, Problem> {
-    let environment = environment()?;
-    // A machine that has the original service's files, and no file named by --config, is a
-    // deployment of the original.
-    let is_found = || flags.config.is_none() && Path::new(LOCAL_FILE).exists();
-    let ini = flags.ini_files().or_else(|| is_found().then(IniFiles::default));
-    Ok(ConfigFiles::new(flags.config.as_deref(), ini.as_ref(), environment, flags.settings()))
 }

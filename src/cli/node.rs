@@ -1,11 +1,14 @@
 //! A node as the command line starts it: the variables of the environment, and the node's life.
 
+use std::path::Path;
+
 use super::admin_client::VARIABLES;
 use super::exit::{EXIT_FAILURE, EXIT_OK};
+use super::node_flags::NodeFlags;
 use super::terminal::fail;
 use super::token::VARIABLE;
 use crate::control::config::error::{Origin, Problem};
-use crate::control::config::files::ConfigFiles;
+use crate::control::config::files::{ConfigFiles, IniFiles, LOCAL_FILE};
 use crate::control::config::load::Loaded;
 use crate::control::launch::{self, Launch, LaunchError};
 
@@ -37,4 +40,14 @@ fn not_utf8(variable: String) -> Problem {
         expected: "UTF-8 text".into(),
         found: "other bytes".into(),
     }
+}
+
+/// Collects file, environment and flags without checking them.
+pub(super) fn files_of(flags: &NodeFlags) -> Result<ConfigFiles, Problem> {
+    let environment = environment()?;
+    // A machine that has the original service's files, and no file named by --config, is a
+    // deployment of the original.
+    let is_found = || flags.config.is_none() && Path::new(LOCAL_FILE).exists();
+    let ini = flags.ini_files().or_else(|| is_found().then(IniFiles::default));
+    Ok(ConfigFiles::new(flags.config.as_deref(), ini.as_ref(), environment, flags.settings()))
 }

@@ -1,9 +1,10 @@
 //! What a command writes to its user: documents on standard output, lines on standard error.
 
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use super::exit::{EXIT_FAILURE, EXIT_OK};
+use super::shown::clean;
 
 /// Writes a document to standard output and returns the exit code. A reader that has closed its end
 /// (`| head`) is no error.
@@ -15,10 +16,11 @@ pub(super) fn print(text: &str) -> u8 {
     }
 }
 
-/// Writes to standard error why a command fails, with `error:` before every line. Returns `code`.
+/// Writes to standard error why a command fails, with `error:` before every line, and with control
+/// characters escaped: the reason may be a server's. Returns `code`.
 pub(super) fn fail(reason: &dyn Display, code: u8) -> u8 {
     for line in reason.to_string().lines() {
-        tell(&format!("error: {line}"));
+        tell(&format!("error: {}", clean(line)));
     }
     code
 }
@@ -26,4 +28,11 @@ pub(super) fn fail(reason: &dyn Display, code: u8) -> u8 {
 /// Writes a line to standard error. A line that cannot be written is dropped.
 pub(super) fn tell(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// Whether standard output takes colours: it is a terminal, and `NO_COLOR` is not set.
+pub(super) fn is_coloured() -> bool {
+    let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    is_wanted && !is_dumb && std::io::stdout().is_terminal()
 }

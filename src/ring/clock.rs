@@ -34,6 +34,18 @@ pub(super) fn read_ns(clock: libc::clockid_t) -> u64 {
     seconds * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// How the kernel keeps the wall clock: by how many microseconds it may be wrong, as NTP has told
+/// the kernel; `None` where nobody keeps it. Error: the kernel does not tell.
+pub fn clock_discipline() -> std::io::Result<Option<i64>> {
+    // SAFETY: all fields are numbers, for which zeros are values. Zero modes change nothing.
+    let mut told: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes to `told`, which outlives the call.
+    if unsafe { libc::adjtimex(&mut told) } == -1 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok((told.status & libc::STA_UNSYNC == 0).then_some(told.maxerror))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -33,7 +33,7 @@ mod writing;
 pub use affinity::{
     available_cores, pin_to_core, process_cpu_ns, set_timer_slack_ns, thread_usage,
 };
-pub use clock::{monotonic, now};
+pub use clock::{clock_discipline, monotonic, now};
 pub use completion::{Completion, Errno, Received, SocketId, Wait};
 pub use disk::{DiskRegistrations, DurableFile};
 pub use error::RingError;

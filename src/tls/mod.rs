@@ -10,4 +10,4 @@ pub(crate) mod nodes;
 pub mod session;
 #[cfg(test)]
 mod tls_tests;
-mod validity;
+pub(crate) mod validity;

@@ -4,6 +4,8 @@
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::Offset;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 
 const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
@@ -51,6 +53,14 @@ impl Validity {
             None
         }
     }
+}
+
+/// When each certificate of a text in PEM ends, in seconds since 1970. What cannot be read is left
+/// out.
+pub(crate) fn ends_s(text: &[u8]) -> Vec<i64> {
+    let certificates = CertificateDer::pem_slice_iter(text).filter_map(Result::ok);
+    let known = certificates.filter_map(|certificate| Validity::of(&certificate));
+    known.map(|validity| validity.not_after.as_second()).collect()
 }
 
 /// Takes the next element: its tag and its content.

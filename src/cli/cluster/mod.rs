@@ -25,6 +25,7 @@ use crate::cli::terminal::{fail, print};
 const EXAMPLES: &str = "\
 Examples:
   chronos cluster status --admin 10.0.0.1:7254
+  chronos cluster status --wait 30              right after the start of the nodes
   chronos cluster join 10.0.0.4:7253 --admin 10.0.0.1:7254
   chronos cluster leave 10.0.0.2:7253 --admin 10.0.0.1:7254
   chronos cluster leave --dead 10.0.0.2:7253 --admin 10.0.0.1:7254
@@ -76,7 +77,12 @@ pub(super) struct ClusterFlags {
 #[derive(Debug, Subcommand)]
 enum ClusterCommand {
     /// Show the members with roles, beliefs about each other, timers and resynchronisation
-    Status,
+    Status {
+        /// Wait so long at most until all members answer and agree
+        #[arg(long, value_name = "SECONDS")]
+        #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+        wait: Option<u64>,
+    },
     /// Add running nodes and move their share of the timers to them
     Join {
         /// Names of the nodes, as all members will write them in their configuration
@@ -110,7 +116,9 @@ pub(super) fn run(flags: &ClusterFlags) -> u8 {
         timeout: Duration::from_secs(flags.timeout),
     };
     let result = match &flags.command {
-        ClusterCommand::Status => return table::status(&context),
+        ClusterCommand::Status { wait } => {
+            return table::status(&context, wait.map(Duration::from_secs));
+        }
         ClusterCommand::Certs(flags) => return made(&context, certs::run(flags)),
         ClusterCommand::Resync => change::resynchronise(&context),
         ClusterCommand::Join { nodes } | ClusterCommand::Leave { nodes, .. } => {
@@ -128,6 +136,30 @@ pub(super) fn run(flags: &ClusterFlags) -> u8 {
         }
     };
     end(&context, result)
+}
+
+/// Where the members of a cluster are.
+pub(super) struct Members {
+    /// The admin API of each node that answers, by name.
+    pub(super) answering: Vec<(String, String)>,
+    /// A sentence for each member that does not answer.
+    pub(super) missing: Vec<String>,
+}
+
+/// Asks an admin API for the members of its cluster, and each member whether it answers. Error: no
+/// node answers.
+pub(super) fn members(client: &AdminClient, admin: &str) -> Result<Members, String> {
+    let context = Context {
+        admin: vec![admin.to_owned()],
+        client: client.clone(),
+        json: true,
+        timeout: Duration::ZERO,
+    };
+    let mut survey = context.survey(&[], &[])?;
+    survey.forget_strangers(&[]);
+    let answering = survey.reports.into_values().map(|report| (report.name, report.admin));
+    let missing = survey.missing.iter().map(|(name, why)| format!("{name} is missing: {why}"));
+    Ok(Members { answering: answering.collect(), missing: missing.collect() })
 }
 
 fn twice(nodes: &[String]) -> Option<&String> {

@@ -1,5 +1,7 @@
 //! `chronos cluster status`: one line per member, then the problems.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
 use super::context::Context;
@@ -7,11 +9,16 @@ use super::survey::{NodeReport, Survey};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK};
 use crate::cli::terminal::{print, tell};
 
+/// Pause between two looks of who waits.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
 /// Shows the cluster and returns the exit code. The code is 0 if all members answer and agree, and
 /// no member is believed dead. A node that answers and is no member is mentioned, and is no
 /// problem.
-pub(crate) fn status(context: &Context) -> u8 {
-    let mut survey = match context.survey(&[], &[]) {
+///
+/// `wait`: how long to wait for that.
+pub(crate) fn status(context: &Context, wait: Option<Duration>) -> u8 {
+    let mut survey = match surveyed(context, wait) {
         Ok(survey) => survey,
         Err(error) => {
             tell(&format!("error: {error}"));
@@ -35,6 +42,27 @@ pub(crate) fn status(context: &Context) -> u8 {
     };
     let code = if problems.is_empty() { EXIT_OK } else { EXIT_FAILURE };
     code.max(print(&text))
+}
+
+/// Looks at the cluster, again and again until all is well or the time to wait is over.
+fn surveyed(context: &Context, wait: Option<Duration>) -> Result<Survey, String> {
+    let end = wait.map(|wait| Instant::now() + wait);
+    let mut is_told = false;
+    loop {
+        let survey = context.survey(&[], &[]);
+        let left = end.map_or(Duration::ZERO, |end| end.saturating_duration_since(Instant::now()));
+        let is_well = survey.as_ref().is_ok_and(|survey| problems(survey).is_empty());
+        if is_well || left.is_zero() {
+            return survey;
+        }
+        if !is_told {
+            let seconds = left.as_secs_f64().ceil();
+            let admin = context.admin.join(", ");
+            tell(&format!("waiting for the nodes of {admin}, for {seconds} s at most"));
+            is_told = true;
+        }
+        std::thread::sleep(LOOK_EVERY.min(left));
+    }
 }
 
 /// Returns what an operator should know. Empty if all is well.

@@ -1,0 +1,88 @@
+//! `chronos jobs`: the jobs that delete many timers.
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+use super::ending::{Ending, NotDone, end};
+use super::exit::EXIT_USAGE;
+use super::service::{Asked, Service, ServiceFlags, encoded};
+use super::shown::{clean, lines_of, table, word_of};
+use super::terminal::fail;
+
+const EXAMPLES: &str = "\
+Examples:
+  chronos timer delete --tag CALL        begins a job
+  chronos jobs list
+  chronos jobs show 3f1c9a5e07d2b846
+  chronos jobs stop 3f1c9a5e07d2b846     what is deleted stays deleted
+
+CHRONOS_TOKEN has the token where one is needed; without it the admin API is asked.
+
+Exit codes:
+    0  done
+    1  refused, not there, or no answer
+    2  wrong command line";
+
+/// See jobs that delete many timers, stop one
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct JobsFlags {
+    #[command(subcommand)]
+    command: JobsCommand,
+
+    #[command(flatten)]
+    service: ServiceFlags,
+}
+
+#[derive(Debug, Subcommand)]
+enum JobsCommand {
+    /// List the jobs of all nodes
+    List,
+    /// Show how far a job is
+    Show {
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// Let a job begin no further delete
+    Stop {
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+}
+
+/// Runs one of the commands; returns the exit code.
+pub(super) fn run(flags: &JobsFlags) -> u8 {
+    let service = match Service::new(&flags.service) {
+        Ok(service) => service,
+        Err(reason) => return fail(&reason, EXIT_USAGE),
+    };
+    let result = match &flags.command {
+        JobsCommand::List => list(&service),
+        JobsCommand::Show { id } => one(&service, "GET", id),
+        JobsCommand::Stop { id } => one(&service, "DELETE", id),
+    };
+    end(flags.service.json, result)
+}
+
+fn list(service: &Service) -> Result<Ending, NotDone> {
+    let document = service.ask(service.door_of_lists(), Asked::bare("GET", "/jobs"))?.document;
+    let head = ["ID", "STATE", "SEEN", "DELETED", "FAILED", "STARTED", "FILTER"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    rows.extend(document["jobs"].as_array().into_iter().flatten().map(row_of));
+    let text = if rows.len() == 1 { "no jobs\n".into() } else { table(&rows) };
+    let missing = document["incomplete"].as_array().into_iter().flatten();
+    let notes = missing.map(|told| format!("incomplete: {}", word_of(told))).collect();
+    Ok(Ending { notes, ..Ending::done(text, document) })
+}
+
+fn row_of(job: &Value) -> Vec<String> {
+    let cells = ["id", "state", "seen", "deleted", "failed", "started"].map(|name| &job[name]);
+    let filter = clean(&job["filter"].to_string()).into_owned();
+    cells.map(word_of).into_iter().chain([filter]).collect()
+}
+
+fn one(service: &Service, method: &str, id: &str) -> Result<Ending, NotDone> {
+    let path = format!("/jobs/{}", encoded(id.strip_prefix("/jobs/").unwrap_or(id)));
+    let document = service.ask(service.door_of_lists(), Asked::bare(method, &path))?.document;
+    Ok(Ending::done(lines_of(&document), document))
+}

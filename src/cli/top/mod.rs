@@ -1,0 +1,104 @@
+//! `chronos top`: what a node does, once or live.
+
+mod keys;
+mod sample;
+mod screen;
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use clap::Args;
+
+use self::keys::Terminal;
+use self::sample::{Between, Sample};
+use self::screen::{cut, screen};
+use super::admin_client::AdminClient;
+use super::ending::{Ending, NotDone, end};
+use super::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
+use super::service::{OperatorFlags, Service};
+use super::terminal::{fail, is_coloured};
+
+const EXAMPLES: &str = "\
+Examples:
+  chronos top                                            q ends it
+  chronos top --admin https://10.0.0.1:7255 --ca ca.pem  a node elsewhere
+  chronos top --once                                     one screen, for scripts
+  chronos top --json | jq .hosts
+
+Rates and lateness are those of the last --every seconds. Lateness is told by the bounds of the
+node's histogram. A host is in trouble if callbacks fail there or its rule pauses it; chronos
+destinations list has all hosts. Without a terminal one screen is printed, as with --once.
+CHRONOS_TOKEN has the token where one is needed; it goes over TLS or to this machine only.
+
+Exit codes:
+    0  shown, or ended by q
+    1  the node does not answer
+    2  wrong command line";
+
+/// Show what a node does, live: cores, rates, lateness, hosts in trouble, peers
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct TopFlags {
+    #[command(flatten)]
+    operator: OperatorFlags,
+
+    /// Print one screen and end
+    #[arg(long)]
+    once: bool,
+
+    /// Time between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
+    every: f64,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds| (0.1..=3_600.0).contains(seconds));
+    seconds.ok_or_else(|| "expected 0.1 to 3600 seconds".into())
+}
+
+/// Runs the command; returns the exit code.
+pub(super) fn run(flags: &TopFlags) -> u8 {
+    let OperatorFlags { admin, tls, json } = &flags.operator;
+    let client = match AdminClient::new(tls) {
+        Ok(client) => client,
+        Err(reason) => return fail(&reason, EXIT_USAGE),
+    };
+    let service = Service::of_operators(&client, admin);
+    let every = Duration::from_secs_f64(flags.every);
+    let is_live = !flags.once && !json && std::io::stdout().is_terminal();
+    // Without keys nothing would end it but a signal.
+    match is_live.then(Terminal::take) {
+        Some(Ok(terminal)) => live(&service, &terminal, every),
+        _ => end(*json, once(&service, every)),
+    }
+}
+
+fn once(service: &Service, every: Duration) -> Result<Ending, NotDone> {
+    let before = Sample::take(service)?;
+    std::thread::sleep(every);
+    let after = Sample::take(service)?;
+    let between = Between::new(&before, &after);
+    Ok(Ending::done(screen(&between), between.document()))
+}
+
+/// Draws until a key ends it. A node that does not answer is told of, and asked again.
+fn live(service: &Service, terminal: &Terminal, every: Duration) -> u8 {
+    let mut before: Option<Sample> = None;
+    loop {
+        let (text, after) = match Sample::take(service) {
+            Ok(after) => {
+                let between = Between::new(before.as_ref().unwrap_or(&after), &after);
+                (screen(&between), Some(after))
+            }
+            Err(error) => (format!("{error}\n\nlooking again; q ends"), None),
+        };
+        let (rows, columns) = terminal.size();
+        if terminal.draw(&cut(&text, rows, columns), is_coloured()).is_err() {
+            return EXIT_FAILURE;
+        }
+        before = after.or(before);
+        if terminal.is_ended_within(every) {
+            return EXIT_OK;
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The screen of `chronos top` as text.
+
+use serde_json::Value;
+
+use super::sample::{Between, CREATES, POPS};
+use crate::cli::shown::{clean, table, word_of};
+
+/// Cores that are shown one by one.
+const CORES_MAX: usize = 32;
+/// Peers that are shown.
+const PEERS_MAX: usize = 32;
+
+/// Returns the screen of what happened between two samples.
+pub(super) fn screen(between: &Between<'_>) -> String {
+    let status = &between.after.status;
+    let text = |value: &Value| word_of(value);
+    let uptime = status["uptime_ms"].as_u64().unwrap_or(0) / 1_000;
+    let mut screen = format!(
+        "chronos {}  {}  {}  up {}\n\n",
+        text(&status["version"]),
+        text(&status["cluster"]["name"]),
+        text(&status["state"]),
+        length(uptime)
+    );
+    let late = |share| match between.lateness_us(share) {
+        None => "-".to_owned(),
+        Some(u64::MAX) => "above 60 s".to_owned(),
+        Some(us) => format!("{} ms", us as f64 / 1e3),
+    };
+    screen += &format!(
+        "timers {}   creates/s {:.0}   pops/s {:.0}   failures/s {:.0}\n",
+        between.now("timers"),
+        between.per_second(&CREATES),
+        between.per_second(&POPS),
+        between.per_second(&["pops_failed"])
+    );
+    screen += &format!(
+        "late: p50 {}   p99 {}   p99.9 {}   oldest overdue {} ms\n",
+        late(0.5),
+        late(0.99),
+        late(0.999),
+        between.now("oldest_overdue_ms")
+    );
+    screen += &format!(
+        "pops waiting {}   in flight {}   given up/s {:.0}   dead letters {}\n\n",
+        between.now("pops_waiting"),
+        between.now("pops_in_flight"),
+        between.per_second(&["pops_given_up"]),
+        between.now("dead_letters")
+    );
+    screen + &cores(between) + "\n" + &hosts(&between.after.hosts) + "\n" + &peers(status)
+}
+
+fn length(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min", seconds / 60),
+        3_600..172_800 => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+fn cores(between: &Between<'_>) -> String {
+    let mut rows = vec![head(&["CORE", "TIMERS", "CREATES/S", "POPS/S", "CPU"])];
+    for (place, core) in between.cores().iter().enumerate().take(CORES_MAX) {
+        let rate = |counters: &[&str]| between.per_second_of(place, counters);
+        rows.push(vec![
+            word_of(&core["core"]),
+            word_of(&core["timers"]),
+            format!("{:.0}", rate(&CREATES)),
+            format!("{:.0}", rate(&POPS)),
+            format!("{:.0} %", rate(&["cpu_ns"]) / 1e7),
+        ]);
+    }
+    table(&rows) + &left_out(between.cores().len(), CORES_MAX)
+}
+
+fn hosts(hosts: &[Value]) -> String {
+    if hosts.is_empty() {
+        return "no host in trouble\n".into();
+    }
+    let mut rows = vec![head(&["HOST IN TROUBLE", "BREAKER", "QUEUE", "FAILURES", "PAUSED"])];
+    for host in hosts {
+        let members = ["destination", "breaker", "queue", "failures", "paused"];
+        rows.push(members.map(|member| word_of(&host[member])).to_vec());
+    }
+    table(&rows)
+}
+
+fn peers(status: &Value) -> String {
+    let members = status["cluster"]["members"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut rows = vec![head(&["MEMBER", "ROLE", "LIVENESS", "KEPT BYTES"])];
+    for member in members.iter().take(PEERS_MAX) {
+        let cells = ["name", "role", "liveness", "kept_bytes"];
+        rows.push(cells.map(|cell| word_of(&member[cell])).to_vec());
+    }
+    table(&rows) + &left_out(members.len(), PEERS_MAX)
+}
+
+fn head(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+fn left_out(count: usize, shown: usize) -> String {
+    match count.saturating_sub(shown) {
+        0 => String::new(),
+        more => format!("and {more} more\n"),
+    }
+}
+
+/// Cuts a screen to a window, so that it does not scroll.
+pub(super) fn cut(screen: &str, rows: usize, columns: usize) -> Vec<String> {
+    let lines = screen.lines().take(rows);
+    lines.map(|line| clean(line).chars().take(columns).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::top::sample::two_samples;
+
+    #[test]
+    fn a_screen_tells_all_and_acts_on_no_terminal() {
+        let (before, after) = two_samples();
+        let screen = screen(&Between::new(&before, &after));
+        for told in ["serving", "creates/s 200", "p50 above 60 s", "up 1 min", "open", "dead"] {
+            assert!(screen.contains(told), "{told} is not in\n{screen}");
+        }
+        assert!(screen.chars().all(|c| c == '\n' || !c.is_control()), "{screen:?}");
+        let lines = cut(&screen, 3, 10);
+        assert_eq!((lines.len(), lines[0].chars().count()), (3, 10));
+    }
+}
