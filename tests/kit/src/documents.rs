@@ -126,5 +126,8 @@ fn program_of(word: &str) -> Option<&'static str> {
 fn help(program: Program, subcommands: &[&str]) -> Option<String> {
     let output = Command::new(program.binary).args(subcommands).arg("--help").env_clear().output();
     let output = output.expect("the program runs");
-    output.status.success().then(|| String::from_utf8(output.stdout).expect("UTF-8"))
+    let help = String::from_utf8(output.stdout).expect("UTF-8");
+    // Examples may be of other commands.
+    let flags = help.split("\nExamples:").next().unwrap_or_default().to_owned();
+    output.status.success().then_some(flags)
 }
