@@ -124,8 +124,8 @@ impl Shard {
         })
     }
 
-    /// Takes over that another node, or another site, has made pops of the version before an action.
-    /// Returns whether it has.
+    /// Takes over that another node, or another site, has made pops of the version before an
+    /// action. Returns whether it has.
     pub(super) fn takes_earlier_pops(
         &mut self,
         now: Now,

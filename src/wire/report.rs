@@ -1,6 +1,6 @@
 //! A *report*: what became of a pop, for a URI that the timer's client named. It is the body of a
-//! callback of its own. The timer that makes this callback has an attribute (`wire::attributes`)
-//! that says so:
+//! callback of its own, and an attribute (`wire::attributes`) of the timer that makes that
+//! callback:
 //!
 //! ```text
 //! outcome u8 (1: delivered, 2: not delivered), sequence of the pop v
