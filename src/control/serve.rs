@@ -127,10 +127,7 @@ async fn live(
     let mut view = NodeView::of(&node);
     view.destinations = Arc::new(desk.with_cores(&node));
     view.timestamps = keeper.as_ref().map(|keeper| Arc::clone(keeper.board()));
-    announce(config, &view, &doors);
-    if let Some(shortage) = node.files.shortage(&config.node) {
-        warn!("{shortage}");
-    }
+    announce(config, (&view, &doors), node.files.shortage(&config.node));
     let (meters, admins) = (Arc::clone(&node.meters), config.admin.cluster.clone());
     let (originals, mut commands) =
         Originals::start(node.view.clone(), meters, node.address.port(), admins);
@@ -388,7 +385,7 @@ fn others(config: &Config, own: &[SocketAddr]) -> Vec<String> {
 }
 
 /// Logs what a start is worth.
-fn announce(config: &Config, view: &NodeView, doors: &AdminDoors) {
+fn announce(config: &Config, (view, doors): (&NodeView, &AdminDoors), shortage: Option<String>) {
     let (version, pid) = (env!("CARGO_PKG_VERSION"), std::process::id());
     match config.node.serves_timers {
         true if config.node.plain_clients => {
@@ -419,6 +416,9 @@ fn announce(config: &Config, view: &NodeView, doors: &AdminDoors) {
         reload::announce(config);
     }
     announce_timestamps(config, view);
+    if let Some(shortage) = shortage {
+        warn!("{shortage}");
+    }
 }
 
 fn announce_admin(config: &Config, doors: &AdminDoors) {
