@@ -95,11 +95,16 @@ impl Shard {
         pause_ms.min(POLICY_MS_MAX)
     }
 
-    /// Ends a timer whose server says that there is nothing any more: as a DELETE does. False: it
-    /// could not be ended so.
+    /// Ends a timer whose server says that there is nothing any more: as a DELETE does. A dead letter
+    /// on its way is kept here. False: it could not be ended so.
     pub(super) fn end_by_server(&mut self, now: Now, slot: Slot, outbox: &mut Outbox) -> bool {
         let record = *self.records.get(slot);
         let attributes = self.attributes_of(&record);
+        if attributes.letter.is_some_and(|letter| letter.is_on_its_way) {
+            // The URI for dead letters takes none.
+            self.give_up(now, slot, GivenUp::Attempts, outbox);
+            return true;
+        }
         if attributes.retry.is_none() || attributes.letter.is_some() {
             return false;
         }

@@ -76,7 +76,7 @@ impl Records {
         let mut sums: BTreeMap<(u32, String), u64> = BTreeMap::new();
         for slot in self.slab.occupied_from(Slot(0)) {
             let record = self.slab.get(slot);
-            if !record.is_live() {
+            if !record.is_live() || record.state == State::Parked {
                 continue;
             }
             let content = Content::decode(self.payloads.get(record.payload));

@@ -1,7 +1,7 @@
 //! The timers whose statistics tags count here: the live timers of which this node is the first to
 //! pop, as far as it knows which nodes live. The same places count the timers of owners.
 
-use super::{Placement, PlacementId, Record, Records};
+use super::{Placement, PlacementId, Record, Records, State};
 use crate::base::time::Tick;
 use crate::shard::parts::peers::Peers;
 use crate::shard::tag_counts::TagGroup;
@@ -43,7 +43,8 @@ impl Records {
 
     fn enter_tags(&mut self, peers: &Peers, at: Tick, record: &Record) {
         let content = Content::decode(self.payloads.get(record.payload));
-        if !content.is_counted() {
+        // Tags count timers that are to pop, not dead letters.
+        if !content.is_counted() || record.state == State::Parked {
             return;
         }
         let placement = self.placements.get(record.placement);
@@ -53,7 +54,7 @@ impl Records {
     }
 
     fn leave_tags(&mut self, at: Tick, record: &Record) {
-        if !self.tags.holds_any() {
+        if !self.tags.holds_any() || record.state == State::Parked {
             return;
         }
         let content = Content::decode(self.payloads.get(record.payload));
