@@ -60,6 +60,8 @@ fn flatten(path: &str, value: &Value, rows: &mut Vec<Vec<String>>) {
     };
     match value {
         Value::Object(members) if !members.is_empty() => {
+            let mut members: Vec<_> = members.iter().collect();
+            members.sort_by_key(|(name, _)| *name);
             members.iter().for_each(|(name, value)| flatten(&below(name), value, rows));
         }
         Value::Array(values) if !values.is_empty() => {

@@ -125,8 +125,8 @@ mod tests {
 
     #[test]
     fn lines_of_the_kernel_are_read() {
-        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt  \
-                     uid  timeout inode\n   0: 0100007F:1C55 00000000:0000 0A 0:0 00:0 0 0 0 123 1\n\
+        let table = "sl local_address rem_address st queues tr retrnsmt uid timeout inode\n\
+                     0: 0100007F:1C55 00000000:0000 0A 0:0 00:0 0 0 0 123 1\n\
                      1: 0100007F:1C55 00000000:0000 01 0:0 00:0 0 0 0 124 1\nnonsense\n";
         assert_eq!(listening_at(table, 0x1c55), ["123"]);
         assert_eq!(listening_at(table, 1), [""; 0]);

@@ -2,6 +2,7 @@
 
 mod document;
 mod list;
+mod target;
 mod watch;
 
 use clap::{Args, Subcommand};
@@ -9,10 +10,11 @@ use serde_json::{Value, json};
 
 use self::document::{DocumentFlags, writable};
 use self::list::{CountFlags, FilterFlags, ListFlags};
+use self::target::{TargetFlags, bare, send};
 use self::watch::WatchFlags;
 use super::ending::{Ending, NotDone, end};
 use super::exit::EXIT_USAGE;
-use super::service::{Asked, Door, Failure, Reply, Service, ServiceFlags, encoded};
+use super::service::{Reply, Service, ServiceFlags, encoded};
 use super::shown::{clean, lines_of};
 use super::terminal::fail;
 
@@ -76,51 +78,6 @@ enum TimerCommand {
     Watch(WatchFlags),
 }
 
-/// Which timer.
-#[derive(Clone, Debug, Args)]
-#[group(required = false, multiple = true)]
-pub(super) struct TargetFlags {
-    /// The id, or the path /timers/ID
-    #[arg(value_name = "ID", conflicts_with = "name")]
-    id: Option<String>,
-
-    /// The name that the timer was created under
-    #[arg(long)]
-    name: Option<String>,
-
-    /// Only if this is its version, as get shows it
-    #[arg(long, value_name = "VERSION")]
-    if_match: Option<String>,
-}
-
-impl TargetFlags {
-    fn path(&self) -> Result<String, NotDone> {
-        match (&self.id, &self.name) {
-            (None, Some(name)) => Ok(format!("/timers/by-name/{}", encoded(name))),
-            (Some(id), None) => Ok(format!("/timers/{}", encoded(bare(id)))),
-            _ => Err(NotDone::Usage("expected the ID of a timer, or --name NAME".into())),
-        }
-    }
-
-    /// The path, behind which an action may stand.
-    fn headers(&self) -> Vec<(&'static str, String)> {
-        self.if_match.iter().map(|version| ("If-Match", quoted(version))).collect()
-    }
-}
-
-/// The id without the path before it.
-fn bare(id: &str) -> &str {
-    id.strip_prefix("/timers/").unwrap_or(id)
-}
-
-/// A version as it stands in a header.
-fn quoted(version: &str) -> String {
-    match version == "*" || version.starts_with('"') {
-        true => version.to_owned(),
-        false => format!("\"{version}\""),
-    }
-}
-
 #[derive(Debug, Args)]
 struct CreateFlags {
     #[command(flatten)]
@@ -176,16 +133,6 @@ pub(super) fn run(flags: &TimerFlags) -> u8 {
         TimerCommand::Watch(watched) => watch::watch(&service, watched, flags.service.json),
     };
     end(flags.service.json, result)
-}
-
-fn send(
-    service: &Service,
-    (method, path): (&str, &str),
-    headers: &[(&'static str, String)],
-    body: &[u8],
-) -> Result<Reply, Failure> {
-    let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    service.ask(Door::Clients, Asked { method, path, headers: &headers, body })
 }
 
 /// Tells of a timer that was written: its id as text, and more as JSON.

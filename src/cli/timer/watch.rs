@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::{TargetFlags, bare, send};
+use super::target::{TargetFlags, bare, send};
 use crate::cli::ending::{Ending, NotDone};
 use crate::cli::exit::EXIT_FAILURE;
 use crate::cli::service::{Asked, Door, Failure, Service, encoded};

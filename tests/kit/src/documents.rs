@@ -98,7 +98,8 @@ pub fn unknown_flags(name: &str, document: &str, program: Program) -> Vec<String
         let after = &words[at + 1..];
         // Of `chronos cluster join NODE`, the words `cluster join` are commands.
         let mut known = 0;
-        let is_word = |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase());
+        let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
+        let is_word = |word: &str| !word.starts_with('-') && word.bytes().all(is_letter);
         while after.get(known).is_some_and(|word| is_word(word))
             && help(program, &after[..=known]).is_some()
         {
@@ -125,5 +126,8 @@ fn program_of(word: &str) -> Option<&'static str> {
 fn help(program: Program, subcommands: &[&str]) -> Option<String> {
     let output = Command::new(program.binary).args(subcommands).arg("--help").env_clear().output();
     let output = output.expect("the program runs");
-    output.status.success().then(|| String::from_utf8(output.stdout).expect("UTF-8"))
+    let help = String::from_utf8(output.stdout).expect("UTF-8");
+    // Examples may be of other commands.
+    let flags = help.split("\nExamples:").next().unwrap_or_default().to_owned();
+    output.status.success().then_some(flags)
 }
