@@ -158,6 +158,8 @@ fn letters_are_listed_by_tag_host_and_reason() {
     let cursor = page["cursor"].as_str().expect("there is one more");
     assert_eq!(kept.letters(&format!("limit=1&cursor={cursor}")).len(), 1);
     assert!(kept.json("GET", "/timers")["timers"].as_array().expect("an array").is_empty());
+    let counted = kept.json("GET", "/timers/count");
+    assert_eq!((&counted["timers"], &counted["by-tag"]), (&json!(0), &json!({})), "{counted}");
     let all = kept.json("GET", "/timers?state=dead-letter");
     assert_eq!(all["timers"].as_array().map(Vec::len), Some(2));
     for (query, names) in [
@@ -270,12 +272,19 @@ fn a_letter_goes_to_its_uri_instead() {
     assert!(kept.letters("").is_empty(), "it was taken");
     // Where the URI does not take it, it is kept.
     status.store(500, SeqCst);
+    let to_again = to.clone();
     let timer = kept.create(&hasty(&sink.uri("/u"), to));
     let shown = kept.await_letter(&timer);
     assert_eq!(shown["dead-letter"]["uri-failed"], true);
     assert_eq!(shown["dead-letter"]["status"], 418);
     assert_eq!(shown["callback"]["http"]["uri"], sink.uri("/u"));
     assert_eq!(shown["callback"]["dead-letter"]["uri"], letters.uri("/dead?x"));
+    // 410: it wants none, and is not asked again.
+    status.store(410, SeqCst);
+    let asked = letters.wait_for(2).len();
+    let timer = kept.create(&hasty(&sink.uri("/v"), to_again));
+    assert_eq!(kept.await_letter(&timer)["dead-letter"]["uri-failed"], true);
+    assert_eq!(letters.wait_for(asked + 1).len(), asked + 1);
 }
 
 #[test]
