@@ -13,6 +13,7 @@ use crate::base::time::{Now, Tick};
 use crate::timer::definition::Content;
 use crate::wire::answer_head::RetryAfter;
 use crate::wire::attributes::{Attributes, POLICY_MS_MAX, RetryPolicy};
+use crate::wire::dead_letter::GivenUp;
 
 use super::Shard;
 use super::effects::{Outbox, Target};
