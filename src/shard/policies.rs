@@ -96,8 +96,8 @@ impl Shard {
         pause_ms.min(POLICY_MS_MAX)
     }
 
-    /// Ends a timer whose server says that there is nothing any more: as a DELETE does. A dead letter
-    /// on its way is kept here. False: it could not be ended so.
+    /// Ends a timer whose server says that there is nothing any more: as a DELETE does. A dead
+    /// letter on its way is kept here. False: it could not be ended so.
     pub(super) fn end_by_server(&mut self, now: Now, slot: Slot, outbox: &mut Outbox) -> bool {
         let record = *self.records.get(slot);
         let attributes = self.attributes_of(&record);
