@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use super::ending::{Ending, NotDone, end};
 use super::exit::{EXIT_FAILURE, EXIT_USAGE};
 use super::pages::{Gathered, ITEMS_MAX, gather, next_cursor};
-use super::service::{Asked, Service, ServiceFlags, encoded, query};
+use super::service::{Service, ServiceFlags, encoded, query};
 use super::shown::{clean, lines_of, table, word_of};
 use super::terminal::fail;
+use crate::control::http_client::HttpRequest;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -152,7 +153,7 @@ fn row_of(letter: &Value) -> Vec<String> {
 }
 
 fn show(service: &Service, id: &str) -> Result<Ending, NotDone> {
-    let reply = service.ask(service.door_of_lists(), Asked::bare("GET", &path_of(id)))?;
+    let reply = service.ask(service.door_of_lists(), HttpRequest::bare("GET", &path_of(id)))?;
     Ok(Ending::done(lines_of(&reply.document), reply.document))
 }
 
@@ -179,7 +180,7 @@ fn put_to_use(service: &Service, which: &UseFlags, wanted: Use) -> Result<Ending
             Use::Replay => ("POST", path_of(id) + "/replay"),
             Use::Delete => ("DELETE", path_of(id)),
         };
-        service.ask(door, Asked::bare(method, &path))?;
+        service.ask(door, HttpRequest::bare(method, &path))?;
         let document = json!({ word: 1, "refused": 0, "incomplete": [] });
         return Ok(Ending::done(format!("{word}\n"), document));
     }
@@ -199,7 +200,7 @@ fn put_to_use(service: &Service, which: &UseFlags, wanted: Use) -> Result<Ending
         let mut parameters = filter.clone();
         parameters.extend([("limit", Some("1000".to_owned())), ("cursor", cursor.clone())]);
         let path = format!("{path}?{}", query(&parameters));
-        let page = service.ask(door, Asked::bare(method, &path)).map_err(|error| {
+        let page = service.ask(door, HttpRequest::bare(method, &path)).map_err(|error| {
             NotDone::Other(format!("{error}. Before that {done} were {word}; type it again"))
         })?;
         let number = |name: &str| page.document[name].as_u64().unwrap_or(0);

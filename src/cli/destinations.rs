@@ -9,9 +9,10 @@ use super::admin_client::AdminClient;
 use super::cluster;
 use super::ending::{Ending, NotDone, end};
 use super::exit::{EXIT_FAILURE, EXIT_USAGE};
-use super::service::{Asked, Door, OperatorFlags, Service, encoded};
+use super::service::{Door, OperatorFlags, Service, encoded};
 use super::shown::{clean, lines_of, table, word_of};
 use super::terminal::fail;
+use crate::control::http_client::HttpRequest;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -106,7 +107,9 @@ pub(super) fn run(flags: &DestinationsFlags) -> u8 {
     let result = match &flags.command {
         DestinationsCommand::List { all: true } => list_all(&client, admin),
         DestinationsCommand::List { all: false } => list(&service),
-        DestinationsCommand::Show(named) => shown(&service, Asked::bare("GET", &named.path())),
+        DestinationsCommand::Show(named) => {
+            shown(&service, HttpRequest::bare("GET", &named.path()))
+        }
         DestinationsCommand::Set { named, max_in_flight, rate_per_second, paused } => {
             let rule = json!({
                 "max-in-flight": max_in_flight, "rate-per-second": rate_per_second,
@@ -116,12 +119,14 @@ pub(super) fn run(flags: &DestinationsFlags) -> u8 {
         }
         DestinationsCommand::Pause(named) => pause(&service, named, true),
         DestinationsCommand::Resume(named) => pause(&service, named, false),
-        DestinationsCommand::Reset(named) => shown(&service, Asked::bare("DELETE", &named.path())),
+        DestinationsCommand::Reset(named) => {
+            shown(&service, HttpRequest::bare("DELETE", &named.path()))
+        }
     };
     end(*json, result)
 }
 
-fn shown(service: &Service, asked: Asked<'_>) -> Result<Ending, NotDone> {
+fn shown(service: &Service, asked: HttpRequest<'_>) -> Result<Ending, NotDone> {
     let document = service.ask(Door::Operators, asked)?.document;
     Ok(Ending::done(lines_of(&document), document))
 }
@@ -133,12 +138,12 @@ fn put(service: &Service, named: &Named, rule: &Value) -> Result<Ending, NotDone
     let given: serde_json::Map<_, _> = given.map(|(n, value)| (n.clone(), value.clone())).collect();
     let body = Value::from(given).to_string();
     let path = named.path();
-    shown(service, Asked { method: "PUT", path: &path, headers: &[], body: body.as_bytes() })
+    shown(service, HttpRequest { method: "PUT", path: &path, headers: &[], body: body.as_bytes() })
 }
 
 /// Pauses or resumes a destination. An order is a whole rule, so the limits are read before.
 fn pause(service: &Service, named: &Named, is_paused: bool) -> Result<Ending, NotDone> {
-    let found = match service.ask(Door::Operators, Asked::bare("GET", &named.path())) {
+    let found = match service.ask(Door::Operators, HttpRequest::bare("GET", &named.path())) {
         Ok(reply) => reply.document,
         Err(error) if error.is_not_found() => Value::Null,
         Err(error) => return Err(error.into()),
@@ -155,7 +160,7 @@ fn pages(service: &Service) -> Result<Vec<Value>, NotDone> {
     let mut known = Vec::new();
     let mut path = format!("/destinations?limit={PAGE}");
     for _ in 0..PAGES_MAX {
-        let mut page = service.ask(Door::Operators, Asked::bare("GET", &path))?.document;
+        let mut page = service.ask(Door::Operators, HttpRequest::bare("GET", &path))?.document;
         if let Some(Value::Array(destinations)) = page.get_mut("destinations").map(Value::take) {
             known.extend(destinations);
         }

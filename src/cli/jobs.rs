@@ -5,9 +5,10 @@ use serde_json::Value;
 
 use super::ending::{Ending, NotDone, end};
 use super::exit::EXIT_USAGE;
-use super::service::{Asked, Service, ServiceFlags, encoded};
+use super::service::{Service, ServiceFlags, encoded};
 use super::shown::{clean, lines_of, table, word_of};
 use super::terminal::fail;
+use crate::control::http_client::HttpRequest;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -65,7 +66,8 @@ pub(super) fn run(flags: &JobsFlags) -> u8 {
 }
 
 fn list(service: &Service) -> Result<Ending, NotDone> {
-    let document = service.ask(service.door_of_lists(), Asked::bare("GET", "/jobs"))?.document;
+    let document =
+        service.ask(service.door_of_lists(), HttpRequest::bare("GET", "/jobs"))?.document;
     let head = ["ID", "STATE", "SEEN", "DELETED", "FAILED", "STARTED", "FILTER"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(document["jobs"].as_array().into_iter().flatten().map(row_of));
@@ -83,6 +85,6 @@ fn row_of(job: &Value) -> Vec<String> {
 
 fn one(service: &Service, method: &str, id: &str) -> Result<Ending, NotDone> {
     let path = format!("/jobs/{}", encoded(id.strip_prefix("/jobs/").unwrap_or(id)));
-    let document = service.ask(service.door_of_lists(), Asked::bare(method, &path))?.document;
+    let document = service.ask(service.door_of_lists(), HttpRequest::bare(method, &path))?.document;
     Ok(Ending::done(lines_of(&document), document))
 }

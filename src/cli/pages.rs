@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::service::{Asked, Door, Failure, Service, query};
+use super::service::{Door, Failure, Service, query};
+use crate::control::http_client::HttpRequest;
 
 /// Most items of a page.
 const PAGE_MAX: usize = 1_000;
@@ -53,7 +54,7 @@ pub(super) fn gather(
         let mut parameters = filter.to_vec();
         parameters.extend([("limit", Some(wanted)), ("cursor", cursor.clone())]);
         let path = format!("{path}?{}", query(&parameters));
-        let mut page = service.ask(door, Asked::bare("GET", &path))?.document;
+        let mut page = service.ask(door, HttpRequest::bare("GET", &path))?.document;
         gathered.note_incomplete(&page);
         let had = gathered.items.len();
         if let Some(Value::Array(items)) = page.get_mut(member).map(Value::take) {

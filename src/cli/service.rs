@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::admin_client::{AdminClient, AdminError, AdminRequest, TlsFlags};
 use super::shown::clean;
 use super::token::authorization;
-use crate::control::http_client::{HttpAnswer, HttpError, is_over_tls, place_in};
+use crate::control::http_client::{HttpAnswer, HttpError, HttpRequest, is_over_tls, place_in};
 
 /// Longest time of one exchange: a core ends a page of a list within 2 s.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -115,22 +115,6 @@ pub(super) struct Service {
     admin: Option<String>,
 }
 
-/// What is asked for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<'a> {
-    pub(super) method: &'a str,
-    pub(super) path: &'a str,
-    pub(super) headers: &'a [(&'a str, &'a str)],
-    pub(super) body: &'a [u8],
-}
-
-impl<'a> Asked<'a> {
-    /// Asks without a body.
-    pub(super) fn bare(method: &'a str, path: &'a str) -> Self {
-        Self { method, path, headers: &[], body: &[] }
-    }
-}
-
 impl Service {
     /// Reads the files of the flags. Error: one of them cannot be used.
     pub(super) fn new(flags: &ServiceFlags) -> Result<Self, String> {
@@ -153,7 +137,7 @@ impl Service {
     }
 
     /// Sends a request and returns the answer if its status is one of success.
-    pub(super) fn ask(&self, door: Door, asked: Asked<'_>) -> Result<Reply, Failure> {
+    pub(super) fn ask(&self, door: Door, asked: HttpRequest<'_>) -> Result<Reply, Failure> {
         let address = match door {
             Door::Clients => self.server.clone(),
             Door::Operators => self.admin_address()?,

@@ -108,7 +108,12 @@ pub(crate) struct HttpRequest<'a> {
 impl<'a> HttpRequest<'a> {
     /// Makes a GET without headers.
     pub(crate) fn get(path: &'a str) -> Self {
-        Self { method: "GET", path, headers: &[], body: &[] }
+        Self::bare("GET", path)
+    }
+
+    /// Makes a request without headers and body.
+    pub(crate) fn bare(method: &'a str, path: &'a str) -> Self {
+        Self { method, path, headers: &[], body: &[] }
     }
 }
 

@@ -5,14 +5,15 @@ use serde_json::Value;
 use super::check::Check;
 use crate::cli::admin_client::AdminClient;
 use crate::cli::cluster;
-use crate::cli::service::{Asked, Door, Service};
+use crate::cli::service::{Door, Service};
 use crate::cli::shown::clean;
+use crate::control::http_client::HttpRequest;
 
 /// Asks a node, and whether each member answers.
 pub(super) fn checks(client: &AdminClient, admin: &str) -> Vec<Check> {
     let service = Service::of_operators(client, admin);
     let what = format!("node {}", clean(admin));
-    let status = match service.ask(Door::Operators, Asked::bare("GET", "/status")) {
+    let status = match service.ask(Door::Operators, HttpRequest::bare("GET", "/status")) {
         Ok(reply) => reply.document,
         Err(error) => return vec![Check::fail(what, error.to_string(), "see above")],
     };
@@ -22,7 +23,7 @@ pub(super) fn checks(client: &AdminClient, admin: &str) -> Vec<Check> {
         "serving" => Check::ok(&what, told),
         _ => Check::fail(&what, told, "look at its log"),
     }];
-    match service.ask(Door::Operators, Asked::bare("GET", "/alarms")) {
+    match service.ask(Door::Operators, HttpRequest::bare("GET", "/alarms")) {
         Ok(reply) => checks.extend(alarms(&what, &reply.document)),
         Err(error) => {
             let found = format!("its alarms are not known: {error}");

@@ -5,9 +5,10 @@ use serde_json::Value;
 
 use crate::cli::ending::{Ending, NotDone};
 use crate::cli::pages::{ITEMS_MAX, gather};
-use crate::cli::service::{Asked, Service, query};
+use crate::cli::service::{Service, query};
 use crate::cli::shown::{clean, lines_of, table, word_of};
 use crate::cli::timer::document::duration;
+use crate::control::http_client::HttpRequest;
 
 /// Which timers.
 #[derive(Clone, Debug, Default, Args)]
@@ -111,14 +112,14 @@ pub(super) fn count(service: &Service, flags: &CountFlags) -> Result<Ending, Not
         true => "/timers/count?histogram=false",
         false => "/timers/count",
     };
-    let document = service.ask(service.door_of_lists(), Asked::bare("GET", path))?.document;
+    let document = service.ask(service.door_of_lists(), HttpRequest::bare("GET", path))?.document;
     Ok(Ending::done(lines_of(&document), document))
 }
 
 /// Orders the job that deletes the timers of a filter.
 pub(super) fn delete(service: &Service, filter: &FilterFlags) -> Result<Ending, NotDone> {
     let path = format!("/timers?{}", query(&filter.parameters()));
-    let reply = service.ask(service.door_of_lists(), Asked::bare("DELETE", &path))?;
+    let reply = service.ask(service.door_of_lists(), HttpRequest::bare("DELETE", &path))?;
     let id = word_of(&reply.document["id"]);
     let text = format!("job {id} deletes them: chronos jobs show {id}\n");
     Ok(Ending::done(text, reply.document))

@@ -3,7 +3,8 @@
 use clap::Args;
 
 use crate::cli::ending::NotDone;
-use crate::cli::service::{Asked, Door, Failure, Reply, Service, encoded};
+use crate::cli::service::{Door, Failure, Reply, Service, encoded};
+use crate::control::http_client::HttpRequest;
 
 /// Which timer.
 #[derive(Clone, Debug, Args)]
@@ -59,5 +60,5 @@ pub(super) fn send(
     body: &[u8],
 ) -> Result<Reply, Failure> {
     let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    service.ask(Door::Clients, Asked { method, path, headers: &headers, body })
+    service.ask(Door::Clients, HttpRequest { method, path, headers: &headers, body })
 }

@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 use super::target::{TargetFlags, bare, send};
 use crate::cli::ending::{Ending, NotDone};
 use crate::cli::exit::EXIT_FAILURE;
-use crate::cli::service::{Asked, Door, Failure, Service, encoded};
+use crate::cli::service::{Door, Failure, Service, encoded};
 use crate::cli::shown::clean;
 use crate::cli::terminal::{print, tell};
+use crate::control::http_client::HttpRequest;
 use crate::timer::naming::id_of_name;
 
 /// How often a node that does not answer is asked again before the watch ends.
@@ -129,7 +130,7 @@ fn next_due_ms(document: &Value, pops: u64) -> Option<i64> {
 fn over(service: &Service, id: Option<&str>) -> Ending {
     let letter = id.and_then(|id| {
         let path = format!("/dead-letters/{}", encoded(id));
-        service.ask(Door::Clients, Asked::bare("GET", &path)).ok()
+        service.ask(Door::Clients, HttpRequest::bare("GET", &path)).ok()
     });
     match letter {
         None => {

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::cli::service::{Asked, Door, Failure, Service};
+use crate::cli::service::{Door, Failure, Service};
+use crate::control::http_client::HttpRequest;
 
 /// Destinations that are asked for.
 const DESTINATIONS: usize = 1_000;
@@ -23,9 +24,9 @@ pub(super) struct Sample {
 impl Sample {
     /// Asks a node.
     pub(super) fn take(service: &Service) -> Result<Self, Failure> {
-        let status = service.ask(Door::Operators, Asked::bare("GET", "/status"))?.document;
+        let status = service.ask(Door::Operators, HttpRequest::bare("GET", "/status"))?.document;
         let path = format!("/destinations?limit={DESTINATIONS}");
-        let mut page = service.ask(Door::Operators, Asked::bare("GET", &path))?.document;
+        let mut page = service.ask(Door::Operators, HttpRequest::bare("GET", &path))?.document;
         let known = match page.get_mut("destinations").map(Value::take) {
             Some(Value::Array(known)) => known,
             _ => Vec::new(),
