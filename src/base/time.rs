@@ -45,6 +45,16 @@ impl MonoNs {
     }
 }
 
+/// The earlier of two moments that may not be. Every turn of a core asks for a dozen of them: written
+/// out, each costs a tenth of what iterators over arrays cost in builds of tests.
+#[inline(always)]
+pub fn earlier<Moment: Ord>(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (moment, None) | (None, moment) => moment,
+    }
+}
+
 impl Tick {
     /// The instant at which this tick begins.
     #[inline]

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use crate::base::planted::{Bug, is_planted};
-use crate::base::time::{MonoNs, Now};
+use crate::base::time::{MonoNs, Now, earlier};
 use crate::journal::compaction::{Compaction, Phase};
 use crate::journal::entry::State;
 use crate::journal::page::Stamp;
@@ -331,7 +331,7 @@ impl CoreJournal {
         };
         // Later than that, the last turn has asked for a segment.
         let asks_at = self.no_segment.map(|_| self.prepares_from).filter(|&at| at > ended);
-        [next, asks_at].into_iter().flatten().min()
+        earlier(next, asks_at)
     }
 
     /// What was counted until the last turn.

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use crate::base::destinations::DestinationTable;
 use crate::base::ids::{PeerIndex, ShardCount, ShardIndex, TimerId};
-use crate::base::time::{MonoNs, Now, Tick, WallMs};
+use crate::base::time::{MonoNs, Now, Tick, WallMs, earlier};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
 use crate::cluster::wall_clocks::ClockVerdict;
@@ -472,9 +472,15 @@ impl Core {
         let peers = (peers != MonoNs(u64::MAX)).then(|| peers.tick_ceil());
         let journal = self.journal.as_ref().and_then(|journal| journal.next_wake(self.now.mono));
         let journal = journal.map(MonoNs::tick_ceil);
-        let lists = [self.lists.next_wake(), self.counts.next_wake(), self.jobs.next_wake()];
-        let lists = lists.into_iter().flatten().min();
-        [self.shard.next_wake(), peers, journal, lists].into_iter().flatten().min()
+        let own = earlier(self.shard.next_wake(), earlier(peers, journal));
+        let is_asked = !(self.lists.is_empty() && self.counts.is_empty() && self.jobs.is_empty());
+        if is_asked { earlier(own, self.asks_wake()) } else { own }
+    }
+
+    /// When a list, a count or a job is to go on.
+    #[cold]
+    fn asks_wake(&self) -> Option<Tick> {
+        earlier(self.lists.next_wake(), earlier(self.counts.next_wake(), self.jobs.next_wake()))
     }
 
     /// This core's shard.

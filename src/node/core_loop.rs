@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::base::time::{MonoNs, Now};
+use crate::base::time::{MonoNs, Now, earlier};
 use crate::core::turn::turn;
 use crate::node::engine::Engine;
 use crate::node::publish::publish;
@@ -92,9 +92,8 @@ impl Engine {
         }
         let due = self.core.next_wake();
         let due = due.map(|tick| MonoNs(tick.begins().0.saturating_sub(self.spin_ns)));
-        let connections = [self.clients.next_wake(), self.timestamps.next_wake()];
-        let deadlines = [due, self.callbacks.next_wake()].into_iter().chain(connections);
-        match deadlines.flatten().min() {
+        let connections = earlier(self.clients.next_wake(), self.timestamps.next_wake());
+        match earlier(due, earlier(self.callbacks.next_wake(), connections)) {
             Some(deadline) if deadline <= ended => Wait::Poll,
             Some(deadline) => Wait::Until(deadline),
             None => Wait::Event,

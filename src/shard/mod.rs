@@ -63,7 +63,7 @@ use std::sync::Arc;
 use crate::base::ids::{HostId, PeerIndex, PeerSet};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::quota::Quotas;
-use crate::base::time::{Now, Tick, WallMs};
+use crate::base::time::{Now, Tick, WallMs, earlier};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::View;
 use crate::timer::definition::Content;
@@ -333,14 +333,14 @@ impl Shard {
         if is_behind || is_tallying || has_work {
             return Some(Tick(0));
         }
-        let work = [self.reconcile.next_wake(), self.questions.next_wake(), self.lists.next_wake()];
-        let wakes = [self.records.next_wake(), self.collect.next_wake()].into_iter().chain(work);
-        let wake = wakes.flatten().min();
-        if !self.records.hosts().has_rules() {
-            return wake;
+        let shown = earlier(self.lists.next_wake(), self.collect.next_wake());
+        let asked = earlier(self.reconcile.next_wake(), self.questions.next_wake());
+        let wake = earlier(self.records.next_wake(), earlier(shown, asked));
+        if self.records.hosts().has_rules() {
+            earlier(wake, self.records.hosts().flows_wake())
+        } else {
+            wake
         }
-        let by_rule = self.records.hosts().flows_wake();
-        wake.into_iter().chain(by_rule).min()
     }
 
     /// The content of a callback that this shard asked for in an [`Attempt`]. Valid until the next

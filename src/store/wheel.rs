@@ -14,7 +14,7 @@ use super::links::{DUE_MAX, Links, NIL, Neighbours, PLACE_FIFO, PLACE_NONE};
 use super::occupancy::Occupancy;
 use crate::base::ids::Slot;
 use crate::base::planted::{Bug, is_planted};
-use crate::base::time::Tick;
+use crate::base::time::{Tick, earlier};
 
 /// Most entries that one step moves in a drain that is behind or that skips ticks, unless the share
 /// of one tick is more. 512 x 100 ns (three cache misses) are 50 us.
@@ -277,8 +277,9 @@ impl Wheel {
         let [finest, middle, coarsest] = &self.levels;
         let due = finest.occupied.distance_from(finest.at(self.tick));
         let due = due.map(|distance| self.tick + distance);
-        let drains = [middle, coarsest].map(|level| self.next_drain(level, sleep_max));
-        [due, drains[0], drains[1]].into_iter().flatten().min()
+        let (sooner, later) =
+            (self.next_drain(middle, sleep_max), self.next_drain(coarsest, sleep_max));
+        earlier(due, earlier(sooner, later))
     }
 
     /// The next tick at which entries of `level` must move down.

@@ -29,18 +29,6 @@ const HEX_VALUES: [u8; 256] = {
     values
 };
 
-/// The two hex digits of each byte.
-const HEX_PAIRS: [[u8; 2]; 256] = {
-    let digits = b"0123456789abcdef";
-    let mut pairs = [[0; 2]; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        pairs[byte] = [digits[byte >> 4], digits[byte & 15]];
-        byte += 1;
-    }
-    pairs
-};
-
 /// What a path stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimerPath {
@@ -148,11 +136,21 @@ pub fn write_public_id(id: TimerId, factor: u8, filter: u64, out: &mut Vec<u8>) 
 
 /// The 16 lower-case hex digits of `value`, most significant first.
 pub fn hex_digits(value: u64) -> [u8; HEX_DIGITS] {
-    let mut digits = [0; HEX_DIGITS];
-    for (pair, byte) in digits.chunks_exact_mut(2).zip(value.to_be_bytes()) {
-        pair.copy_from_slice(&HEX_PAIRS[usize::from(byte)]);
-    }
-    digits
+    let [high, low] = [(value >> 32) as u32, value as u32].map(eight_hex_digits);
+    ((u128::from(high) << 64) | u128::from(low)).to_be_bytes()
+}
+
+/// The 8 hex digits of `value`, the first one in the highest byte: all are made at once.
+#[inline]
+fn eight_hex_digits(value: u32) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let value = u64::from(value);
+    let value = (value | value << 16) & 0x0000_FFFF_0000_FFFF;
+    let value = (value | value << 8) & 0x00FF_00FF_00FF_00FF;
+    let nibbles = (value | value << 4) & 0x0F0F_0F0F_0F0F_0F0F;
+    // A nibble above 9 is a letter, which stands 39 places behind the digit that it would be.
+    let letters = ((nibbles + 6 * ONES) >> 4) & ONES;
+    nibbles + ONES * u64::from(b'0') + letters * u64::from(b'a' - b'0' - 10)
 }
 
 fn parse_plain_path(path: &[u8]) -> TimerPath {

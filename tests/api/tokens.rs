@@ -136,7 +136,8 @@ fn tokens_are_replaced_while_connections_stand() {
     standing.send(text("POST", "/timers", Some(&first)));
     assert_eq!(standing.answer().status, 200);
     let is_taken = |token: &str| guarded.ask("POST", "/timers", Some(token)).status == 200;
-    assert!(!is_taken(&second), "the file has not been read again");
+    let stranger = new_token(&file.with_extension("other"), "billing", "client");
+    assert!(!is_taken(&format!("Bearer {stranger}")), "a token of another file");
     guarded.node.signal("HUP");
     until("both are valid", || is_taken(&second).then_some(()));
     assert!(is_taken(&first));
@@ -203,7 +204,8 @@ fn orders_need_the_token_of_an_operator() {
     let (is_taken, told) = order(None);
     assert!(!is_taken && told.contains("the token of an operator"), "{told}");
     assert!(!order(Some(&guarded.client)).0, "a client's");
-    assert!(!order(Some(&operator)).0, "the file has not been read again");
+    let stranger = new_token(&guarded.file().with_extension("other"), "ops", "operator");
+    assert!(!order(Some(&stranger)).0, "an operator's of another file");
     guarded.node.signal("HUP");
     until("the operator is known", || order(Some(&operator)).0.then_some(()));
     let mut admin = super::harness::Client::connect(guarded.node.admin);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use crate::base::slots::Slots;
-use crate::base::time::MonoNs;
+use crate::base::time::{MonoNs, earlier};
 use crate::ring::{Completion, Received, Ring, SocketId};
 use crate::wire::thrift::Form;
 
@@ -283,7 +283,7 @@ impl TimestampServer {
     pub fn next_wake(&self) -> Option<MonoNs> {
         let retry_at = self.issuer.retry_at();
         let retry_at = (retry_at != MonoNs(u64::MAX)).then_some(retry_at);
-        [retry_at, self.deadlines.next_wake()].into_iter().flatten().min()
+        earlier(retry_at, self.deadlines.next_wake())
     }
 
     /// Returns whether connections wait for the next turn, so that the core must not sleep.
