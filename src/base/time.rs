@@ -45,8 +45,8 @@ impl MonoNs {
     }
 }
 
-/// The earlier of two moments that may not be. Every turn of a core asks for a dozen of them: written
-/// out, each costs a tenth of what iterators over arrays cost in builds of tests.
+/// The earlier of two moments that may not be. A core compares a dozen of them in each turn: this
+/// costs a tenth of what iterators over arrays cost in builds of tests.
 #[inline(always)]
 pub fn earlier<Moment: Ord>(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
     match (one, other) {
