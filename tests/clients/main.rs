@@ -8,10 +8,12 @@ mod nodes;
 mod programs;
 mod readme;
 
+mod java;
 mod python;
+mod sources;
 
 /// The longest story comes first.
-const STORIES: &[&[Story]] = &[python::STORIES];
+const STORIES: &[&[Story]] = &[java::STORIES, python::STORIES, sources::STORIES];
 
 fn main() -> std::process::ExitCode {
     let stories: Vec<Story> = STORIES.iter().copied().flatten().copied().collect();

@@ -127,17 +127,18 @@ class Nodes:
         # Clients begin at different nodes, and stay where they are answered.
         self._preferred = int(chance() * len(self.all)) % len(self.all)
 
-    def choose(self, is_first: bool) -> tuple[Node, float]:
-        """The node to ask next, and for how long to wait before."""
+    def choose(self, tried: List[Node]) -> tuple[Node, float]:
+        """The node to ask next, and for how long to wait before. A request has ``tried`` these."""
         now_s = self.clock()
         begin = self._preferred
         order = self.all[begin:] + self.all[:begin]
-        for node in order:
-            if node.not_before_s <= now_s:
-                return node, 0.0
+        ready = [node for node in order if node.not_before_s <= now_s]
+        if ready:
+            # No node is asked again before all have been asked, however long a try takes.
+            return min(ready, key=tried.count), 0.0
         node = min(order, key=lambda one: one.not_before_s)
         # A new request looks whether a node that failed is back; one that is overloaded is spared.
-        if is_first and not node.asked_for_pause:
+        if not tried and not node.asked_for_pause:
             return node, 0.0
         return node, node.not_before_s - now_s
 
@@ -172,26 +173,26 @@ def exchange(nodes: Nodes, request: Request) -> Plan[Answered]:
     end_s = nodes.clock() + retry.deadline_s
     is_unconfirmed = False
     error: Optional[ChronosError] = None
-    attempt = 0
-    while attempt < retry.attempts:
-        node, pause_s = nodes.choose(is_first=attempt == 0)
+    tried: List[Node] = []
+    while len(tried) < retry.attempts:
+        node, pause_s = nodes.choose(tried)
         if nodes.clock() + pause_s >= end_s:
             break
         if pause_s > 0.0:
             yield Wait(pause_s)
-        attempt += 1
+        tried.append(node)
         left_s = max(end_s - nodes.clock(), 0.001)
         outcome = yield Send(node, request, min(retry.try_s, left_s))
         if isinstance(outcome, Reply) and outcome.status < 300:
             nodes.succeeded(node)
             return Answered(outcome, node)
-        error, may_retry = _failure(nodes, node, request, outcome, attempt, is_unconfirmed)
+        error, may_retry = _failure(nodes, node, request, outcome, len(tried), is_unconfirmed)
         is_unconfirmed = error.unconfirmed
         if not may_retry:
             raise error
     if error is None:
         reason = "all nodes have asked for a longer pause than the deadline of a request"
-        raise ChronosError(None, reason, kind="no-answer", attempts=attempt, advice="try later")
+        raise ChronosError(None, reason, kind="no-answer", attempts=len(tried), advice="try later")
     raise error
 
 

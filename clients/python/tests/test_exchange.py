@@ -68,6 +68,16 @@ class Exchange(unittest.TestCase):
         world.run(lambda host: OK)
         self.assertEqual(world.hosts(), "abcc")
 
+    def test_all_nodes_are_asked_before_one_is_asked_again_however_long_a_try_takes(self) -> None:
+        world = World()
+
+        def answer(host: str) -> Outcome:
+            world.now_s += 2.0
+            return OK if host == "c" else NotSent("nobody answered")
+
+        world.run(answer)
+        self.assertEqual(world.hosts(), "abc")
+
     def test_a_node_that_asks_for_a_pause_is_not_asked_before(self) -> None:
         world = World(urls=["http://a:1"])
         answers = [problem(429, "quota", retry_after="3"), OK]
