@@ -162,6 +162,8 @@ impl Nodes {
         }
         let secrets = self.file("secrets");
         write!(text, "[callbacks]\nsigning_secrets_file = {secrets:?}\n").expect("memory");
+        // A slow machine must not make a receiver late.
+        text.push_str("timeout_ms = 60000\n");
         text
     }
 

@@ -5,10 +5,13 @@ import time
 import unittest
 from typing import Callable, List
 
-from chronos_client import Pop
+from chronos_client import Pop, Retry
 
 #: Longest wait for what must happen, however slow the machine is.
 PATIENCE_S = 60.0
+#: For a cluster on a slow machine, and for one request to such a machine.
+PATIENT = Retry(attempts=100, deadline_s=120.0, try_s=60.0, connect_s=10.0)
+ONCE = Retry(attempts=1, deadline_s=120.0, try_s=60.0, connect_s=60.0)
 
 
 def variable(name: str) -> str:

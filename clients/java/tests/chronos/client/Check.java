@@ -2,6 +2,7 @@ package chronos.client;
 
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.Comparator;
 import java.util.Objects;
@@ -11,6 +12,22 @@ import java.util.function.BooleanSupplier;
 final class Check {
     /** Longest wait for what must happen, however slow the machine is. */
     static final long PATIENCE_MS = 60_000;
+    /** For a cluster on a slow machine. */
+    static final Retry PATIENT = new Retry(
+            100,
+            Duration.ofMinutes(2),
+            Duration.ofMinutes(1),
+            Duration.ofSeconds(10),
+            Duration.ofMillis(100),
+            Duration.ofSeconds(5));
+    /** One try that waits long. */
+    static final Retry ONCE = new Retry(
+            1,
+            Duration.ofMinutes(2),
+            Duration.ofMinutes(1),
+            Duration.ofMinutes(1),
+            Duration.ofMillis(100),
+            Duration.ofSeconds(5));
 
     private Check() {}
 
