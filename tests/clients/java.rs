@@ -77,7 +77,7 @@ fn a_node_is_killed() {
 fn tls() {
     need_java();
     let nodes = Nodes::start(1, Doors::Tls);
-    assert_eq!(tests("LiveTlsTests", Some(&nodes)), 1);
+    assert_eq!(tests("LiveTlsTests", Some(&nodes)), 2);
 }
 
 /// The example needs the client's own classes and nothing of the tests.

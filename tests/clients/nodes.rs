@@ -162,6 +162,9 @@ impl Nodes {
         }
         let secrets = self.file("secrets");
         write!(text, "[callbacks]\nsigning_secrets_file = {secrets:?}\n").expect("memory");
+        if self.doors == Doors::Tls {
+            writeln!(text, "ca = {:?}", self.file("pki/ca.pem")).expect("memory");
+        }
         // A slow machine must not make a receiver late.
         text.push_str("timeout_ms = 60000\n");
         text

@@ -20,14 +20,16 @@ pub fn need(program: &str, argument: &str, remedy: &str) {
 pub fn program(name: &str, folder: &str, nodes: Option<&Nodes>) -> Command {
     let mut program = command(name);
     program.current_dir(root().join(folder));
-    for variable in ["CHRONOS_NODES", "CHRONOS_TOKEN", "CHRONOS_SECRET", "CHRONOS_CA"] {
-        program.env_remove(variable);
-    }
     if let Some(nodes) = nodes {
         program.env("CHRONOS_NODES", nodes.urls());
         program.env("CHRONOS_TOKEN", &nodes.token);
         program.env("CHRONOS_SECRET", SECRET);
         program.env("CHRONOS_CA", nodes.file("pki/ca.pem"));
+        // A receiver at the host of the node is as good as the node for those who call.
+        let host = nodes.addresses[0].ip();
+        program.env("CHRONOS_RECEIVER_HOST", host.to_string());
+        program.env("CHRONOS_CERT", nodes.file(&format!("pki/{host}.pem")));
+        program.env("CHRONOS_KEY", nodes.file(&format!("pki/{host}.key")));
         program.env("CHRONOS_VICTIM_PID", nodes.pid(0).to_string());
     }
     program

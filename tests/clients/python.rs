@@ -1,6 +1,6 @@
 //! The client of Python.
 
-use kit::runner::{Story, cannot_run};
+use kit::runner::Story;
 
 use super::nodes::{Doors, Nodes, SECRET};
 use super::programs::{need, program, run};
@@ -71,14 +71,8 @@ fn readme() {
 }
 
 fn types() {
-    need_python();
-    let mut asked = program("python3", FOLDER, None);
-    asked.args(["-m", "mypy", "--version"]);
-    let is_there = kit::children::Tied::output_tied(&mut asked).expect("it runs").status.success();
-    if !is_there {
-        cannot_run("there is no mypy: pip install mypy");
-    }
-    let mut mypy = program("python3", FOLDER, None);
-    mypy.args(["-m", "mypy", "--strict", "--cache-dir", "/dev/null", "chronos_client", "tests"]);
+    need("mypy", "--version", "apt-get install -y mypy");
+    let mut mypy = program("mypy", FOLDER, None);
+    mypy.args(["--strict", "--cache-dir", "/dev/null", "chronos_client", "tests"]);
     run(mypy);
 }

@@ -77,6 +77,9 @@ class Operations:
         repeatable: bool = True,
     ) -> Plan[Answered]:
         all_headers = {**self._headers, **(headers or {})}
+        for name, value in all_headers.items():
+            if not value.isascii() or not value.isprintable():
+                raise ValueError(f"{name}: expected visible ASCII and blanks, got other characters")
         request = Request(method, target, all_headers, body, repeatable)
         return exchange(self.nodes, request)
 

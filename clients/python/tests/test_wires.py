@@ -135,6 +135,9 @@ class Clients(unittest.TestCase):
             self.assertEqual({header(one, "Authorization") for one in sent}, {"Bearer chr_abc"})
             with self.assertRaises(ValueError):
                 both.call("delete", "id-2", if_match='"7"')
+            with self.assertRaises(ValueError):
+                both.call("create", TIMER, key="a\r\nX-Smuggled: 1")
+            self.assertEqual(len(server.requests), 5)
 
         self.each(story)
 
