@@ -40,6 +40,8 @@ pub struct Nodes {
     processes: Vec<Child>,
     /// The token of a client; empty where nobody is asked for one.
     pub token: String,
+    /// The token of a client that may create few timers a second.
+    pub slow_token: String,
 }
 
 impl Drop for Nodes {
@@ -78,8 +80,12 @@ impl Nodes {
             addresses: at(if doors == Doors::Tls { tls_port } else { port }).collect(),
             processes: Vec::new(),
             token: String::new(),
+            slow_token: String::new(),
         };
-        nodes.make_token();
+        if doors != Doors::Open {
+            nodes.token = nodes.make_token("clients", &[]);
+            nodes.slow_token = nodes.make_token("slow", &["--creates-per-second", "10"]);
+        }
         nodes.make_certificates(&hosts);
         for place in 0..count {
             let admin = SocketAddr::new(hosts[place], admin_port);
@@ -118,15 +124,13 @@ impl Nodes {
         self.folder.path().join(name).display().to_string()
     }
 
-    fn make_token(&mut self) {
-        if self.doors != Doors::Open {
-            let words = ["token", "new", "--name", "clients", "--role", "client", "--file"];
-            let made = command(BINARY).args(words).arg(self.file("tokens")).output_tied();
-            let made = made.expect("the binary runs");
-            assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-            let token = String::from_utf8(made.stdout).expect("text");
-            token.trim_end().clone_into(&mut self.token);
-        }
+    fn make_token(&self, name: &str, limits: &[&str]) -> String {
+        let mut command = command(BINARY);
+        command.args(["token", "new", "--name", name, "--role", "client"]).args(limits);
+        let made = command.arg("--file").arg(self.file("tokens")).output_tied();
+        let made = made.expect("the binary runs");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        String::from_utf8(made.stdout).expect("text").trim_end().to_owned()
     }
 
     fn make_certificates(&self, hosts: &[IpAddr]) {

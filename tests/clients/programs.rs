@@ -23,6 +23,7 @@ pub fn program(name: &str, folder: &str, nodes: Option<&Nodes>) -> Command {
     if let Some(nodes) = nodes {
         program.env("CHRONOS_NODES", nodes.urls());
         program.env("CHRONOS_TOKEN", &nodes.token);
+        program.env("CHRONOS_SLOW_TOKEN", &nodes.slow_token);
         program.env("CHRONOS_SECRET", SECRET);
         program.env("CHRONOS_CA", nodes.file("pki/ca.pem"));
         // A receiver at the host of the node is as good as the node for those who call.

@@ -126,6 +126,20 @@ class Node(unittest.TestCase):
                 stranger.create(FAR)
         self.assertEqual((caught.exception.status, caught.exception.attempts), (401, 1))
 
+    def test_a_client_that_is_too_fast_waits_as_the_node_asks(self) -> None:
+        token, timer = variable("CHRONOS_SLOW_TOKEN"), replace(FAR, tags=(Tag("SLOW"),))
+        made = 0
+        with Client(nodes(), token=token, retry=ONCE) as hasty:
+            with self.assertRaises(ChronosError) as caught:
+                while made < 10_000:
+                    hasty.create(timer)
+                    made += 1
+        self.assertEqual((caught.exception.status, caught.exception.kind), (429, "quota"))
+        with Client(nodes(), token=token, retry=PATIENT) as patient:
+            for _ in range(25):
+                patient.create(timer)
+        self.assertEqual(len(list(self.client.list(tag="SLOW"))), made + 25)
+
     def test_pause_resume_and_run_now(self) -> None:
         pops = Pops()
         with Receiver(pops, [self.secret]).serve("127.0.0.1", 0) as server:
@@ -207,6 +221,28 @@ class Node(unittest.TestCase):
         self.assertEqual(first.webhook_id, second.webhook_id)
         self.assertEqual((second.path, second.body), ("/a?b=c", "caf\u00e9".encode()))
         self.assertEqual((second.timer_id or "")[:16], written.id[:16])
+        # What nodes tell that send these headers.
+        self.assertIn((first.attempt, second.attempt), [(1, 2), (None, None)])
+        self.assertEqual(first.due is None, second.due is None)
+        if first.due is not None and second.due is not None:
+            self.assertLess(abs(first.due - second.due), timedelta(seconds=1))
+
+    def test_without_signatures_repeats_are_known_where_nodes_tell_the_due_time(self) -> None:
+        pops, inner = Pops(), Pops()
+        receiver = Receiver(inner, unsigned=True)
+
+        def handle(pop: Pop) -> None:
+            for _ in range(3):
+                receiver.receive(pop.method, pop.path, pop.headers.items(), pop.body)
+            pops(pop)
+
+        with Receiver(handle, unsigned=True).serve("127.0.0.1", 0) as server:
+            callback = Callback(f"http://127.0.0.1:{server.port}/", "unsigned")
+            self.client.create(Timer(After(0), callback))
+            until("the pop", lambda: len(pops.all) == 1)
+        headers = pops.all[0].headers
+        is_told = "x-timer-id" in headers and "x-due-time" in headers
+        self.assertEqual(len(inner.all), 1 if is_told else 3)
 
     def test_a_receiver_of_another_secret_takes_nothing(self) -> None:
         pops, other = Pops(), "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="

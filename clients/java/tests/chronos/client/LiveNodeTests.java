@@ -120,6 +120,25 @@ final class LiveNodeTests {
         Check.equal(401, Check.refused(() -> stranger.create(FAR)));
     }
 
+    void testAClientThatIsTooFastWaitsAsTheNodeAsks() {
+        String[] nodes = variable("CHRONOS_NODES").split(",");
+        Client.Builder builder = Client.builder(nodes).token(variable("CHRONOS_SLOW_TOKEN"));
+        Client hasty = builder.retry(Check.ONCE).build();
+        Timer timer = FAR.withTags(new Tag("SLOW"));
+        int[] made = {0};
+        int status = Check.refused(() -> {
+            for (; made[0] < 10_000; made[0]++) {
+                hasty.create(timer);
+            }
+        });
+        Check.equal(429, status);
+        Client patient = builder.retry(Check.PATIENT).build();
+        for (int count = 0; count < 25; count++) {
+            patient.create(timer);
+        }
+        Check.equal(made[0] + 25, client.list(Query.ALL.tag("SLOW")).all().size());
+    }
+
     void testPauseResumeAndRunNow() throws Exception {
         List<String> bodies = list();
         try (ReceiverServer server = receiver(pop -> bodies.add(pop.text())).serve(ANYWHERE)) {
