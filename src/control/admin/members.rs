@@ -1,6 +1,6 @@
 //! `/cluster/members`: how each member sees the cluster. The node asks the admin listeners of the
-//! others (`cluster.admin_addresses`), once for all who ask within 2 s with the same token. Who shows
-//! another token waits for nobody else.
+//! others (`cluster.admin_addresses`), once for all who ask within 2 s with the same token. Who
+//! shows another token waits for nobody else.
 
 use std::sync::{Arc, Mutex as Lock, PoisonError};
 use std::time::{Duration, Instant};
@@ -39,12 +39,14 @@ struct Said {
 /// A place for what is said to one token. Who asks holds it, whether it is forgotten or not.
 type Place = Arc<Mutex<Said>>;
 
+/// A place for each token, the one that was shown last behind all others.
+type Places = Vec<(Option<String>, Place)>;
+
 /// The others, and what they have said.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MemberBoard {
     members: Arc<std::sync::OnceLock<Members>>,
-    /// A place for each token, the one that was shown last behind all others.
-    said: Arc<Lock<Vec<(Option<String>, Place)>>>,
+    said: Arc<Lock<Places>>,
 }
 
 impl MemberBoard {
@@ -61,7 +63,7 @@ impl MemberBoard {
         let place = self.place_of(token.clone());
         // Who comes while the others are asked waits here for the same answers.
         let mut said = place.lock().await;
-        if !said.at.is_some_and(|at| at.elapsed() < KEPT) {
+        if said.at.is_none_or(|at| at.elapsed() >= KEPT) {
             said.answers = ask(members, token.as_deref()).await;
             said.at = Some(Instant::now());
         }
