@@ -1,13 +1,27 @@
 //! Dead letters that are tried again or deleted by a filter: a page of a list is put together, then
-//! its letters are used one after the other, as if a client had named each.
+//! its letters are used one after the other, as if a client had named each. A letter that is not
+//! the one that the page shows is left alone: somebody else was faster.
 //!
 //! No clock, no socket.
 
 use crate::base::ids::ShardIndex;
 use crate::base::slots::{SlotKey, Slots};
-use crate::shard::effects::{Answer, Internal, ListPage, ListedTimer, Reply, Requester, Target};
+use crate::shard::effects::{
+    Answer, Internal, ListPage, ListedTimer, Refusal, Reply, Requester, Target,
+};
 use crate::shard::requesters::LETTERS;
+use crate::timer::version::Version;
 use crate::wire::dead_letter::LetterUse;
+
+/// What is to be done with a letter, and in whose name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LetterOrder {
+    pub from: Requester,
+    pub target: Target,
+    pub wanted: LetterUse,
+    /// The version that the page shows.
+    pub version: Version,
+}
 
 /// A page whose letters are being used.
 #[derive(Debug)]
@@ -22,8 +36,7 @@ struct Job {
 #[derive(Debug, Default)]
 pub(crate) struct LetterJobs {
     jobs: Slots<Job>,
-    /// What is to be asked, and in whose name.
-    orders: Vec<(Requester, Target, LetterUse)>,
+    orders: Vec<LetterOrder>,
 }
 
 impl LetterJobs {
@@ -49,7 +62,10 @@ impl LetterJobs {
         let key = self.jobs.insert(Job { to, page, left: timers.len() });
         let SlotKey { index, generation } = key;
         let from = Requester { shard: own, connection: LETTERS, generation, request: index };
-        self.orders.extend(timers.iter().map(|timer| (from, target_of(timer), wanted)));
+        self.orders.extend(timers.iter().map(|timer| {
+            let (target, version) = (target_of(timer), timer.view.version);
+            LetterOrder { from, target, wanted, version }
+        }));
         None
     }
 
@@ -59,8 +75,8 @@ impl LetterJobs {
         !self.orders.is_empty()
     }
 
-    /// Takes what is to be asked, and in whose name.
-    pub fn take_orders(&mut self) -> Vec<(Requester, Target, LetterUse)> {
+    /// Takes the orders.
+    pub fn take_orders(&mut self) -> Vec<LetterOrder> {
         std::mem::take(&mut self.orders)
     }
 
@@ -72,7 +88,7 @@ impl LetterJobs {
         match reply.answer {
             Answer::Done { .. } | Answer::Identified(_) => job.page.used += 1,
             // Somebody else was faster.
-            Answer::NotFound => {}
+            Answer::NotFound | Answer::Refused(Refusal::NoTimer) => {}
             _ => job.page.refused += 1,
         }
         if job.left > 0 {

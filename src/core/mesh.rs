@@ -22,6 +22,7 @@ use crate::base::planted::{Bug, is_planted};
 use crate::base::time::MonoNs;
 use crate::shard::effects::{Condition, Conditional, PageAsk, Reply, Request, Requester, Target};
 use crate::timer::definition::OwnedDefinition;
+use crate::timer::version::Version;
 use crate::wire::dead_letter::LetterUse;
 use crate::wire::peer_message::{PeerMessage, decode_message};
 use crate::wire::resync_json::Reference;
@@ -48,7 +49,7 @@ pub enum Remote {
     /// A client's write with a condition; without a definition and an action a DELETE.
     Conditional(Box<(Target, Condition, Option<OwnedDefinition>, Option<TimerAction>)>),
     /// What a client wants done with a dead letter.
-    Letter(Box<(Target, LetterUse)>),
+    Letter(Box<(Target, LetterUse, Option<Version>)>),
     /// A copy that came over the internal API, encoded as a message.
     Merge(Box<[u8]>),
     /// The question for one shard's part of a page of timers.
@@ -71,7 +72,9 @@ impl Remote {
             }
             Request::Delete(target) => Remote::Delete(target),
             Request::Read(target) => Remote::Read(target),
-            Request::Letter(target, wanted) => Remote::Letter(Box::new((target, wanted))),
+            Request::Letter(target, wanted, version) => {
+                Remote::Letter(Box::new((target, wanted, version)))
+            }
             Request::Merge(copy) => {
                 let mut bytes = Vec::new();
                 PeerMessage::Copy(copy).encode(&mut bytes);
@@ -93,7 +96,7 @@ impl Remote {
             Remote::Update(target, definition) => Request::Update(*target, definition.borrow()),
             Remote::Delete(target) => Request::Delete(*target),
             Remote::Read(target) => Request::Read(*target),
-            Remote::Letter(letter) => Request::Letter(letter.0, letter.1),
+            Remote::Letter(letter) => Request::Letter(letter.0, letter.1, letter.2),
             Remote::Merge(bytes) => match decode_message(&mut &bytes[..]) {
                 Ok(PeerMessage::Copy(copy)) => Request::Merge(copy),
                 other => unreachable!("a copy was encoded by a sibling, not {other:?}"),

@@ -43,7 +43,7 @@ use crate::core::counts::{Counts, IS_COUNT};
 use crate::core::gather::{Gathers, PageAsked};
 use crate::core::jobs::Jobs;
 use crate::core::journal::{CoreJournal, JournalCounters, WaitingResult};
-use crate::core::letter_jobs::LetterJobs;
+use crate::core::letter_jobs::{LetterJobs, LetterOrder};
 use crate::core::lists::Lists;
 use crate::core::mesh::{MeshPort, Message, Remote};
 use crate::core::peers::actions::{InboundId, PeerAction, PeerError};
@@ -188,7 +188,7 @@ impl Core {
             Request::Update(target, _)
             | Request::Delete(target)
             | Request::Read(target)
-            | Request::Letter(target, _) => self.shards.owner(target.id),
+            | Request::Letter(target, ..) => self.shards.owner(target.id),
             Request::Conditional(ask) => self.shards.owner(ask.target.id),
             Request::Merge(copy) => self.shards.owner(copy.standing.id),
             Request::Collect(_) | Request::Forget(_) | Request::List(_) => {
@@ -200,7 +200,7 @@ impl Core {
             | Request::Update(..)
             | Request::Delete(_)
             | Request::Conditional(_)
-            | Request::Letter(_, LetterUse::Replay | LetterUse::Delete) => {
+            | Request::Letter(_, LetterUse::Replay | LetterUse::Delete, _) => {
                 self.peering.refuses_writes()
             }
             _ => None,
@@ -262,8 +262,8 @@ impl Core {
     }
 
     fn use_letters(&mut self, now: Now) {
-        for (from, target, wanted) in self.letter_jobs.take_orders() {
-            self.request(now, from, Request::Letter(target, wanted));
+        for LetterOrder { from, target, wanted, version } in self.letter_jobs.take_orders() {
+            self.request(now, from, Request::Letter(target, wanted, Some(version)));
         }
     }
 

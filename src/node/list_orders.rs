@@ -42,7 +42,7 @@ impl TimerUse {
         match self {
             TimerUse::Read => Request::Read(target),
             TimerUse::Delete => Request::Delete(target),
-            TimerUse::Letter(wanted) => Request::Letter(target, wanted),
+            TimerUse::Letter(wanted) => Request::Letter(target, wanted, None),
             TimerUse::Act(action) => Request::Conditional(Conditional {
                 target,
                 condition: Condition::Present,

@@ -28,6 +28,10 @@ fn timing_of<'r>(records: &'r Records, record: &Record) -> Option<CronTiming<'r>
 impl Shard {
     /// When the pop after the present one is due at the earliest, counted from the present one.
     pub(super) fn calendar_pause_ms(&mut self, record: &Record) -> Option<u64> {
+        if self.records.is_run_ahead(record, record.sequence + 1) {
+            return Some(record.due() - self.records.due(record))
+                .filter(|_| timing_of(&self.records, record).is_some());
+        }
         let timing = timing_of(&self.records, record)?;
         let next_ms = self.calendars.of(&timing)?.next_of(&timing, timing.due_ms)?;
         Some(next_ms - timing.due_ms)
@@ -84,7 +88,11 @@ impl Shard {
         let mut attributes = parts.attributes();
         let timing = attributes.cron?;
         let calendar = self.calendars.of(&timing)?;
-        let due_ms = calendar.follow(&timing, now.wall.0)?;
+        // A pop that was run ahead is none of the expression: that one is still to come.
+        let is_ahead = self.records.is_run_ahead(record, record.sequence);
+        let passed_ms = timing.due_ms.saturating_sub(u64::from(is_ahead));
+        let passed = CronTiming { due_ms: passed_ms, ..timing };
+        let due_ms = calendar.follow(&passed, now.wall.0)?;
         let repeats = is_planted(Bug::CalendarRepeatsSequence);
         let done = timing.done + u64::from(!repeats);
         attributes.cron = Some(CronTiming { due_ms, done, ..timing });

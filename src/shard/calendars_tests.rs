@@ -1,10 +1,11 @@
 //! Timers that follow the calendar, in a node alone and in a cluster.
 
 use crate::base::ids::TimerId;
-use crate::shard::effects::{Answer, CallbackOutcome, Request, TimerView};
+use crate::shard::effects::{Answer, CallbackOutcome, Condition, Conditional, Request, TimerView};
 use crate::shard::harness_tests::{Cluster, target};
 use crate::timer::calendar::Calendar;
 use crate::wire::attributes::{Attributes, CronTiming};
+use crate::wire::timer_action::TimerAction;
 
 /// A timer that pops at each moment of an expression, from now on.
 fn follow(cluster: &mut Cluster, timing: CronTiming<'_>, factor: u8) -> TimerId {
@@ -141,4 +142,64 @@ fn all_replicas_follow_and_the_next_rank_goes_on_after_a_death() {
     assert!((4..=6).contains(&after.len()), "{after:?}");
     assert!(after.iter().all(|(_, node, _)| *node == second), "{after:?}");
     cluster.audit();
+}
+
+fn run_now(cluster: &mut Cluster, id: TimerId) {
+    let (target, condition, definition) = (target(id, 1), Condition::Present, None);
+    let action = Some(TimerAction::RunNow);
+    let ask = Conditional { target, condition, definition, action };
+    let answer = cluster.ask(0, Request::Conditional(ask));
+    assert!(matches!(answer, Answer::Identified(_)), "{answer:?}");
+}
+
+fn timing_of(cluster: &mut Cluster, id: TimerId) -> (u64, u64) {
+    let view = read(cluster, id).expect("it goes on");
+    let cron = Attributes::read(&view.attributes).expect("attributes").cron.expect("a calendar");
+    (cron.due_ms, cron.done)
+}
+
+#[test]
+fn a_run_uses_up_no_pop_of_the_expression() {
+    let mut cluster = Cluster::new(1, true);
+    let id = follow(&mut cluster, CronTiming { expression: "@yearly", ..EACH_TEN_SECONDS }, 1);
+    let (due_ms, _) = timing_of(&mut cluster, id);
+    for run in 1..=100 {
+        run_now(&mut cluster, id);
+        let passed_ms = cluster.passed_ms();
+        cluster.pass_to(passed_ms + 10);
+        assert_eq!(cluster.pops.len() as u64, run);
+        assert_eq!(timing_of(&mut cluster, id), (due_ms, run), "runs have numbers of their own");
+    }
+    cluster.audit();
+}
+
+#[test]
+fn pops_of_the_expression_come_beside_those_that_are_run() {
+    let mut cluster = Cluster::new(1, true);
+    let end_ms = Some(cluster.wall_ms(0) + 35_000);
+    let id = follow(&mut cluster, CronTiming { end_ms, ..EACH_TEN_SECONDS }, 1);
+    let mut at = pops(&mut cluster, 12_000);
+    run_now(&mut cluster, id);
+    at.extend(pops(&mut cluster, 27_000));
+    run_now(&mut cluster, id);
+    run_now(&mut cluster, id);
+    at.extend(pops(&mut cluster, 60_000));
+    let (own, run): (Vec<u64>, Vec<u64>) = at.into_iter().partition(|ms| ms % 10_000 <= 2);
+    assert_eq!((own.len(), run.len()), (3, 2), "of two runs before a pop one is made");
+    assert_eq!(read(&mut cluster, id), None, "the last one ends it");
+}
+
+#[test]
+fn a_run_that_fails_until_the_next_moment_is_given_up_then() {
+    let mut cluster = Cluster::new(1, true);
+    cluster.outcome = |_, _| CallbackOutcome::Rejected;
+    let id = follow(&mut cluster, EACH_TEN_SECONDS, 1);
+    let (due_ms, _) = timing_of(&mut cluster, id);
+    run_now(&mut cluster, id);
+    let until_ms = due_ms - cluster.wall_ms(0) + cluster.passed_ms();
+    pops(&mut cluster, until_ms - 1);
+    assert_eq!(cluster.shard(0).counters().given_up, 0);
+    pops(&mut cluster, until_ms + 5_000);
+    assert_eq!(cluster.shard(0).counters().given_up, 1);
+    assert_eq!(timing_of(&mut cluster, id), (due_ms, 1), "its own moment is tried");
 }

@@ -170,7 +170,7 @@ impl Shard {
     }
 
     /// Judges a condition by what is known now, and has the write decided if it is met.
-    fn judge(
+    pub(super) fn judge(
         &mut self,
         now: Now,
         mut asked: Asked,
@@ -390,7 +390,10 @@ impl Shard {
             Some(_) => refusal.after_others(),
             None => refusal,
         })?;
+        let is_letter = matches!(asked.condition, Condition::Letter(_));
         match (&asked.definition, is_live) {
+            (Some(_), _) if is_letter => self.counters.letters_replayed += 1,
+            (None, _) if is_letter => self.counters.letters_deleted += 1,
             _ if asked.action.is_some() => self.counters.acted += 1,
             (None, _) => self.counters.deletes += 1,
             (Some(_), true) => self.counters.updates += 1,

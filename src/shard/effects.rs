@@ -47,8 +47,8 @@ pub enum Request<'a> {
     Read(Target),
     /// A write that is made only if the timer is as its client expects.
     Conditional(Conditional<'a>),
-    /// Shows, tries again or deletes a dead letter.
-    Letter(Target, LetterUse),
+    /// Shows, tries again or deletes a dead letter; with a version, only the one that it made.
+    Letter(Target, LetterUse, Option<Version>),
     /// A PUT of the internal HTTP API: a copy from an original node, or, without replicas, from
     /// another site. Its start is in ms of this node's monotonic clock. The answer is `Done` once
     /// the copy is merged, whether it was news or not.
@@ -105,6 +105,8 @@ pub enum Condition {
     Version(Version),
     /// The create of a key was not made before. Otherwise it is answered as the first one was.
     Once,
+    /// The timer is a dead letter, and this write made it.
+    Letter(Version),
 }
 
 /// A PUT, a DELETE or a POST with a condition.

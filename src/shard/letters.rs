@@ -16,14 +16,20 @@
 use crate::base::ids::{PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::Now;
-use crate::timer::definition::{Content, encode_with_attributes, with_owner};
+use crate::timer::definition::{
+    Content, Definition, OwnedDefinition, encode_with_attributes, with_owner,
+};
 use crate::timer::version::{StateKey, Version};
 use crate::wire::attributes::{ATTRIBUTES_BYTES_MAX, Attributes};
 use crate::wire::callback_uri::{parse_told_uri, uri_of};
 use crate::wire::dead_letter::{DeadLetter, Failure, GivenUp, LetterUse, Replay};
 
 use super::Shard;
-use super::effects::{Answer, CallbackOutcome, Letter, Outbox, Refusal, Requester, Target, Ticket};
+use super::effects::{
+    Answer, CallbackOutcome, Condition, Letter, Outbox, Refusal, Requester, Target, Ticket,
+};
+use super::parts::conditions::{Asked, Seen};
+use super::parts::reads::LetterAsk;
 use super::parts::writes::NewWrite;
 use super::records::Record;
 use super::reports::PopEnd;
@@ -239,49 +245,59 @@ impl Shard {
     }
 
     /// Does with a letter that was found what a client asked for. `Err`: it cannot be done now.
+    ///
+    /// Several nodes may be asked for the same at the same time. So this is a write on condition
+    /// that the letter is the one that was found (`shard::conditions`): one node decides, and
+    /// whoever comes second finds no letter.
     pub(super) fn use_letter(
         &mut self,
         now: Now,
         from: Requester,
-        (letter, wanted): (&Letter, LetterUse),
+        (letter, (wanted, version)): (&Letter, LetterAsk),
         outbox: &mut Outbox,
     ) -> Result<Option<Answer>, Refusal> {
         if let Some(refusal) = self.write_refusal {
             return Err(refusal);
         }
-        let Letter { id, version, factor, authority, content } = letter;
-        let (id, factor) = (*id, *factor);
-        let slot = self.find(id);
-        let held = slot.map(|slot| *self.records.get(slot));
-        let target = Target { id, factor: Some(factor), filter: None };
-        let plan = self.plan_known(target, factor, held.as_ref());
-        let newest = held.map_or(*version, |held| held.version.max(*version));
+        if self.conditions.len() >= self.config.cluster.writes_waiting_max as usize {
+            return Err(Refusal::WritesFull);
+        }
         let content = match wanted {
-            LetterUse::Replay => Some(replayed(content).ok_or(Refusal::BytesFull)?),
+            LetterUse::Replay => Some(replayed(&letter.content).ok_or(Refusal::BytesFull)?),
             LetterUse::Delete | LetterUse::Show => None,
         };
-        let new = NewWrite {
-            from: Some(from),
+        let definition = content.as_deref().map(|content| {
+            let (interval_ms, repeat_for_ms, factor) = (0, 0, None);
+            let authority = &letter.authority;
+            OwnedDefinition::copy(&Definition {
+                interval_ms,
+                repeat_for_ms,
+                factor,
+                authority,
+                content,
+            })
+        });
+        let start = now.mono.tick_ceil();
+        let asked = Asked {
+            from,
             asked_at: now.mono.tick_floor(),
-            id,
-            slot,
-            key: StateKey { version: self.clock.assign(now.wall, Some(newest)), sequence: 0 },
-            start: now.mono.tick_ceil(),
-            interval_ms: 0,
-            repeat_for_ms: 0,
-            body: content.as_deref().map(|content| (&**authority, content)),
-            tries: 1,
+            start,
+            target: Target { id: letter.id, factor: Some(letter.factor), filter: None },
+            condition: Condition::Letter(version.unwrap_or(letter.version)),
+            definition,
+            action: None,
+            sequence: 0,
+            seen: None,
+            version: None,
+            decider: None,
             refused: PeerSet::EMPTY,
-            is_decided: false,
-            gives_way: true,
-            is_action: false,
+            tries: 0,
         };
-        let answer = self.write(now, &new, &plan, outbox)?;
-        match wanted {
-            LetterUse::Replay => self.counters.letters_replayed += 1,
-            _ => self.counters.letters_deleted += 1,
+        let seen = Some(Seen::letter((letter.version, letter.factor), start));
+        match self.judge(now, asked, seen, outbox) {
+            Err(Refusal::NoTimer) => Ok(Some(Answer::NotFound)),
+            decided => decided,
         }
-        Ok(answer)
     }
 
     /// A letter as a copy of a timer has it; `None`: the timer is none.

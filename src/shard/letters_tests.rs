@@ -3,8 +3,8 @@
 use crate::base::ids::TimerId;
 use crate::base::time::WallMs;
 use crate::shard::Shard;
-use crate::shard::effects::{Answer, CallbackOutcome, Request, TimerView};
-use crate::shard::harness_tests::{Cluster, START_MS, target};
+use crate::shard::effects::{Answer, CallbackOutcome, Event, Outbox, Refusal, Request, TimerView};
+use crate::shard::harness_tests::{Cluster, FROM, START_MS, target};
 use crate::shard::records::{Record, State};
 use crate::timer::definition::Content;
 use crate::wire::attributes::{Attributes, RetryPolicy};
@@ -52,7 +52,7 @@ fn ids(cluster: &mut Cluster, node: usize) -> Vec<TimerId> {
 }
 
 fn shown(cluster: &mut Cluster, node: usize, id: TimerId) -> TimerView {
-    match cluster.ask(node, Request::Letter(target(id, 1), LetterUse::Show)) {
+    match cluster.ask(node, Request::Letter(target(id, 1), LetterUse::Show, None)) {
         Answer::Found(view) => *view,
         other => panic!("{other:?}"),
     }
@@ -167,7 +167,7 @@ fn a_replay_keeps_the_number_and_counts_and_fails_into_a_letter_again() {
     let first = ids(&mut cluster, 0).into_iter().find(|other| *other != id).expect("another");
     cluster.pops.clear();
     for count in 1..=2 {
-        let answer = cluster.ask(0, Request::Letter(target(second, 1), LetterUse::Replay));
+        let answer = cluster.ask(0, Request::Letter(target(second, 1), LetterUse::Replay, None));
         assert!(is_done(&answer), "{answer:?}");
         let slot = cluster.shard(0).find(second).expect("held");
         let shard = cluster.shard(0);
@@ -184,11 +184,11 @@ fn a_replay_keeps_the_number_and_counts_and_fails_into_a_letter_again() {
         assert_eq!(letter.sequence, 2);
     }
     cluster.outcome = |_, _| CallbackOutcome::Delivered;
-    assert!(is_done(&cluster.ask(0, Request::Letter(target(first, 1), LetterUse::Replay))));
+    assert!(is_done(&cluster.ask(0, Request::Letter(target(first, 1), LetterUse::Replay, None))));
     let now_ms = cluster.now_ms - START_MS;
     cluster.pass_to(now_ms + 1_000);
     assert_eq!(ids(&mut cluster, 0), [second]);
-    let answer = cluster.ask(0, Request::Letter(target(first, 1), LetterUse::Replay));
+    let answer = cluster.ask(0, Request::Letter(target(first, 1), LetterUse::Replay, None));
     assert_eq!(answer, Answer::NotFound, "it was delivered");
     cluster.audit();
 }
@@ -200,12 +200,12 @@ fn a_letter_is_deleted_replaced_or_shown_and_a_timer_is_none() {
     let timer = cluster.create_with(0, (1_000, 1_000), 1, &with_policy());
     cluster.pass_to(10_000);
     for wanted in [LetterUse::Show, LetterUse::Replay, LetterUse::Delete] {
-        let answer = cluster.ask(0, Request::Letter(target(timer, 1), wanted));
+        let answer = cluster.ask(0, Request::Letter(target(timer, 1), wanted, None));
         assert_eq!(answer, Answer::NotFound, "{wanted:?}");
     }
     assert_eq!(cluster.holders(timer), [0]);
     assert_eq!(cluster.ask(0, Request::Read(target(letter, 1))), Answer::NotFound, "it is over");
-    assert!(is_done(&cluster.ask(0, Request::Letter(target(letter, 1), LetterUse::Delete))));
+    assert!(is_done(&cluster.ask(0, Request::Letter(target(letter, 1), LetterUse::Delete, None))));
     assert!(cluster.holders(letter).is_empty());
     // A client may use the id again.
     let letter = cluster.create_with(0, (1, 1), 1, &with_policy());
@@ -348,14 +348,75 @@ fn any_node_tries_again_and_deletes_what_others_hold() {
         let other = (holder + 1) % 3;
         cluster.outcome = |_, _| CallbackOutcome::Delivered;
         cluster.pops.clear();
-        assert!(is_done(&cluster.ask(other, Request::Letter(target(id, 1), wanted))));
+        assert!(is_done(&cluster.ask(other, Request::Letter(target(id, 1), wanted, None))));
         cluster.run_until(40);
         assert!(cluster.holders(id).is_empty(), "{wanted:?}");
         assert_eq!(cluster.pops.len(), usize::from(wanted == LetterUse::Replay));
-        let answer = cluster.ask(other, Request::Letter(target(id, 1), wanted));
+        let answer = cluster.ask(other, Request::Letter(target(id, 1), wanted, None));
         assert_eq!(answer, Answer::NotFound);
         cluster.audit();
     }
+}
+
+/// What nodes answer that are asked for the same before any of them has heard of another.
+fn asked_at_once(cluster: &mut Cluster, nodes: &[usize], request: Request<'_>) -> Vec<Answer> {
+    let outboxes: Vec<_> = nodes
+        .iter()
+        .map(|node| {
+            let (now, mut outbox) = (cluster.now_of(*node), Outbox::default());
+            cluster.shard(*node).handle(now, Event::Request { from: FROM, request }, &mut outbox);
+            (*node, outbox)
+        })
+        .collect();
+    outboxes.into_iter().for_each(|(node, outbox)| cluster.deliver(node, outbox));
+    std::mem::take(&mut cluster.answers)
+}
+
+#[test]
+fn of_nodes_that_are_asked_at_the_same_time_one_uses_the_letter() {
+    let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+    let cases = [LetterUse::Replay, LetterUse::Delete]
+        .into_iter()
+        .flat_map(|wanted| orders.map(|nodes| (wanted, nodes)));
+    for ((wanted, nodes), factor) in cases.flat_map(|case| [1, 2, 3].map(|factor| (case, factor))) {
+        let mut cluster = failing(3);
+        let id = cluster.create_with(0, (1, 1), factor, &with_policy());
+        cluster.run_until(30);
+        cluster.outcome = |_, _| CallbackOutcome::Delivered;
+        cluster.pops.clear();
+        let asked = Request::Letter(target(id, factor), wanted, None);
+        let answers = asked_at_once(&mut cluster, &nodes, asked);
+        let case = format!("{wanted:?} {nodes:?} {factor}: {answers:?}");
+        assert_eq!(answers.len(), 3, "{case}");
+        assert_eq!(answers.iter().filter(|answer| is_done(answer)).count(), 1, "{case}");
+        let is_none =
+            |it: &&Answer| matches!(it, Answer::NotFound | Answer::Refused(Refusal::NoTimer));
+        assert_eq!(answers.iter().filter(is_none).count(), 2, "{case}");
+        cluster.run_until(40);
+        assert!(cluster.holders(id).is_empty(), "{case}");
+        assert_eq!(cluster.pops.len(), usize::from(wanted == LetterUse::Replay), "{case}");
+        let counted = |cluster: &mut Cluster, node| {
+            let counters = cluster.shard(node).counters();
+            counters.letters_replayed + counters.letters_deleted
+        };
+        assert_eq!((0..3).map(|node| counted(&mut cluster, node)).sum::<u64>(), 1, "{case}");
+        cluster.audit();
+    }
+}
+
+#[test]
+fn a_letter_that_came_again_is_not_the_one_that_was_listed() {
+    let mut cluster = failing(1);
+    let id = cluster.create_with(0, (1, 1), 1, &with_policy());
+    cluster.pass_to(10_000);
+    let listed = shown(&mut cluster, 0, id).version;
+    let replay = |version| Request::Letter(target(id, 1), LetterUse::Replay, Some(version));
+    assert!(is_done(&cluster.ask(0, replay(listed))));
+    cluster.pass_to(20_000);
+    let again = shown(&mut cluster, 0, id).version;
+    assert!(again > listed, "it failed");
+    assert_eq!(cluster.ask(0, replay(listed)), Answer::NotFound);
+    assert!(is_done(&cluster.ask(0, replay(again))));
 }
 
 #[test]

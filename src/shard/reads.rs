@@ -20,7 +20,7 @@ use super::effects::{
     Answer, Internal, Letter, Outbox, Purpose, Refusal, Reply, Requester, Target, TimerView,
 };
 use super::parts::conditions::Seen;
-use super::parts::reads::{Latest, READS_MAX, Reader, Waiting};
+use super::parts::reads::{Latest, LetterAsk, READS_MAX, Reader, Waiting};
 use super::records::State;
 
 /// A peer that does not answer for this much longer than it takes to be suspected is passed over:
@@ -34,7 +34,7 @@ impl Shard {
         &mut self,
         now: Now,
         from: Requester,
-        (target, wanted): (Target, Option<LetterUse>),
+        (target, wanted): (Target, Option<LetterAsk>),
         outbox: &mut Outbox,
     ) -> Option<Answer> {
         self.counters.reads += 1;
@@ -103,16 +103,16 @@ impl Shard {
     fn conclude(
         &mut self,
         now: Now,
-        (from, wanted): (Requester, Option<LetterUse>),
+        (from, asked): (Requester, Option<LetterAsk>),
         latest: Latest<'_>,
         outbox: &mut Outbox,
     ) -> Option<Answer> {
-        let answer = self.answer_of(now, latest, wanted);
+        let answer = self.answer_of(now, latest, asked.map(|(wanted, _)| wanted));
         let Answer::Internal(internal) = &answer else { return Some(answer) };
-        let (Internal::Letter(letter), Some(wanted)) = (&**internal, wanted) else {
+        let (Internal::Letter(letter), Some(asked)) = (&**internal, asked) else {
             return Some(answer);
         };
-        let done = self.use_letter(now, from, (letter, wanted), outbox);
+        let done = self.use_letter(now, from, (letter, asked), outbox);
         done.unwrap_or_else(|refusal| {
             self.counters.refused += 1;
             Some(Answer::Refused(refusal))

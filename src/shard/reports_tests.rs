@@ -191,7 +191,7 @@ fn a_letter_on_its_way_is_not_reported_again_and_a_replay_is() {
     cluster.pass_to(10_000);
     assert_eq!((cluster.shard(0).counters().letters, made(&mut cluster)), (1, 1));
     cluster.hung = Some(0);
-    let replay = Request::Letter(target(id, 1), LetterUse::Replay);
+    let replay = Request::Letter(target(id, 1), LetterUse::Replay, None);
     assert!(matches!(cluster.ask(0, replay), Answer::Done { .. }));
     cluster.pass_to(10_010);
     end(&mut cluster, CallbackOutcome::Delivered);

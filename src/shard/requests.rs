@@ -65,8 +65,8 @@ impl Shard {
             Request::Delete(target) => self.delete(now, from, target, outbox),
             Request::Conditional(ask) => self.conditional(now, from, &ask, outbox),
             Request::Read(target) => Ok(self.read(now, from, (target, None), outbox)),
-            Request::Letter(target, wanted) => {
-                Ok(self.read(now, from, (target, Some(wanted)), outbox))
+            Request::Letter(target, wanted, version) => {
+                Ok(self.read(now, from, (target, Some((wanted, version))), outbox))
             }
             Request::Merge(copy) => self.merge(now, &copy, outbox).map(Some),
             Request::Collect(ask) => self.ask_for_page(now, from, ask, outbox),

@@ -107,14 +107,33 @@ fn lasting_of(
 
 /// A moment of RFC 3339 in ms since 1970, rounded up so that a pop is not early.
 fn moment_ms(member: &str, text: &str) -> Result<u64, Rejection> {
+    if text.get(10..11) == Some(" ") {
+        return Err(wrong(member, "a T between date and time as in 2026-12-01T09:00:00Z", text));
+    }
+    if has_far_offset(text) {
+        return Err(wrong(member, "an offset from -23:59 to +23:59", text));
+    }
     let moment = DateTimeParser::new().parse_timestamp(text.as_bytes()).ok();
     let ns = moment.map(|moment| moment.as_nanosecond().max(0).unsigned_abs());
     // A leap second is the first second of the next day on clocks that do not tell it. The parser
     // takes it for the second before.
     let leap_ns = if text.get(17..19) == Some("60") { 1_000_000_000 } else { 0 };
     let ms = ns.and_then(|ns| u64::try_from((ns + leap_ns).div_ceil(1_000_000)).ok());
-    ms.filter(|_| is_rfc_3339(text))
-        .ok_or_else(|| wrong(member, "a time of RFC 3339 as 2026-12-01T09:00:00Z", text))
+    let ms = ms.filter(|_| is_rfc_3339(text));
+    let ms = ms.ok_or_else(|| wrong(member, "a time of RFC 3339 as 2026-12-01T09:00:00Z", text))?;
+    // A leap second ends a day of UTC, in whatever zone it is told.
+    match leap_ns > 0 && ms / 1_000 % 86_400 > 0 {
+        true => Err(wrong(member, "a second up to 59, or 23:59:60 of UTC", text)),
+        false => Ok(ms),
+    }
+}
+
+/// Whether a text ends with an offset that no clock has. The parser knows longer ones.
+fn has_far_offset(text: &str) -> bool {
+    let offset = text.len().checked_sub(6).and_then(|at| text.get(at..));
+    let clock = offset.and_then(|offset| offset.strip_prefix(['+', '-']));
+    let hours = clock.and_then(|clock| clock.split_once(':')).map(|(hours, _)| hours);
+    hours.and_then(|hours| hours.parse::<u8>().ok()).is_some_and(|hours| hours > 23)
 }
 
 /// Whether a text has the form of RFC 3339 section 5.6. The parser knows more forms of ISO 8601,
@@ -137,7 +156,7 @@ fn is_rfc_3339(text: &str) -> bool {
     };
     let is_offset = offset.strip_prefix(['+', '-']).is_some_and(|at| has_form(at, "00:00"));
     has_form(date, "0000-00-00")
-        && matches!(between, "T" | "t" | " ")
+        && matches!(between, "T" | "t")
         && has_form(time, "00:00:00")
         && (matches!(offset, "Z" | "z") || is_offset)
 }
@@ -319,9 +338,10 @@ mod tests {
         assert_eq!(interval("2027-01-15T08:00:00.0001Z"), Ok(Some(1)));
         assert_eq!(interval("1969-01-01T00:00:00Z"), Ok(Some(0)), "past");
         assert_eq!(interval("2027-01-15t08:00:01.5z"), Ok(Some(1_500)));
-        assert_eq!(interval("2027-01-15 08:00:01-00:00"), Ok(Some(1_000)));
-        assert_eq!(interval("2027-01-15T07:59:60Z"), Ok(Some(0)), "a leap second");
-        assert_eq!(interval("2027-01-15T08:59:60+00:59"), Ok(Some(60_000)), "a leap second");
+        assert_eq!(interval("2027-01-15T08:00:01-00:00"), Ok(Some(1_000)));
+        assert_eq!(interval("2027-01-15T23:59:60Z"), Ok(Some(57_600_000)), "a leap second");
+        assert_eq!(interval("2027-01-16T00:59:60.5+01:00"), Ok(Some(57_600_500)), "the same");
+        assert_eq!(interval("2027-01-16T07:59:00+23:59"), Ok(Some(0)), "the longest offset");
         for bad in [
             "",
             "tomorrow",
@@ -345,6 +365,17 @@ mod tests {
         ] {
             let error = interval(bad).expect_err(bad);
             assert!(error.starts_with("timing.at: expected a time of RFC 3339"), "{error}");
+        }
+        for (bad, said) in [
+            ("2027-01-15 08:00:01Z", "timing.at: expected a T between date and time"),
+            ("2027-01-16T08:00:00+24:00", "timing.at: expected an offset from -23:59 to +23:59"),
+            ("2027-01-16T08:00:00-24:01", "timing.at: expected an offset from -23:59 to +23:59"),
+            ("2027-01-16T09:59:00+25:59", "timing.at: expected an offset from -23:59 to +23:59"),
+            ("2027-01-15T08:59:60Z", "timing.at: expected a second up to 59, or 23:59:60 of UTC"),
+            ("2027-01-15T23:59:60+01:00", "timing.at: expected a second up to 59"),
+        ] {
+            let error = interval(bad).expect_err(bad);
+            assert!(error.starts_with(said), "{error}");
         }
         let error = interval("2200-01-01T00:00:00Z").expect_err("too far");
         assert!(error.contains("at most 100 years ahead"), "{error}");

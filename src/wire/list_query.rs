@@ -34,6 +34,7 @@ const LETTER_PARAMETERS: &str = "tag, host, reason, limit or cursor";
 
 /// The parameters of `DELETE /timers`, as errors name them.
 const FILTERS: &str = "tag, name-prefix, host, due-after or due-before";
+const FILTER_NAMES: [&str; 5] = ["tag", "name-prefix", "host", "due-after", "due-before"];
 
 /// A filter that owns its texts.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -180,16 +181,17 @@ impl ListQuery {
     /// Reads the query of `DELETE /timers`, which says what timers have that a job is to delete.
     /// `limit` is that of the job's pages.
     pub fn read_delete(query: &str, limit: u16, now: WallMs) -> Result<Self, ListQueryError> {
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        let names = pairs.map(|pair| pair.split('=').next().unwrap_or_default());
+        let is_of_filters = |name: &str| FILTER_NAMES.contains(&name);
+        if let Some(name) = { names }.find(|name| !is_of_filters(name)) {
+            return Err(expected("query", FILTERS, name));
+        }
         let read = Self::read(query, now)?;
         let filter = read.filter.borrow();
         let is_bare = Filter { due_after: None, due_before: None, ..filter } == Filter::ALL
             && filter.due_after.is_none()
             && filter.due_before.is_none();
-        let names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
-        let is_of_lists = |name: &&str| ["state", "limit", "cursor"].contains(name);
-        if let Some(name) = { names }.find(is_of_lists) {
-            return Err(ListQueryError(format!("query: expected {FILTERS}, got {name}")));
-        }
         match is_bare {
             true => Err(ListQueryError(format!("query: expected {FILTERS}, got none of them"))),
             false => Ok(Self { limit, ..read }),

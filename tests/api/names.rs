@@ -199,6 +199,14 @@ fn headers_that_say_nothing_clear_are_refused() {
     assert_eq!(header(&get(&mut client, "clear"), "ETag"), tag, "nothing was written");
 
     let body = far_document();
+    for (header, told) in [
+        ("If-None-Match: *", "If-None-Match: expected with PUT, got it with POST"),
+        ("If-Match: *", "If-Match: expected with PUT, DELETE or an action, got it with a create"),
+        (&format!("If-Match: {tag}"), "If-Match: expected with PUT, DELETE or an action"),
+    ] {
+        let answer = send(&mut client, ("POST", "/timers"), &[header], &body);
+        answer.assert_refusal(400, told, header);
+    }
     let longest = "k".repeat(255);
     assert_eq!(post(&mut client, &longest, &body).status, 200);
     for key in ["", &format!("{longest}k"), "a\tb", "\u{e9}"] {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 use kit::callbacks::{Reaction, serve};
 use kit::client::{Answer, request_with};
@@ -16,6 +16,7 @@ use super::harness::{Cluster, Setup, until};
 pub const STORIES: &[Story] = &[
     ("any_node_lists_and_replays_the_dead_letters_of_all", all_letters),
     ("a_dead_letter_outlives_the_node_that_gave_up", outlives),
+    ("pages_that_all_nodes_replay_at_once_make_each_callback_once", at_once),
 ];
 
 /// A token, and its SHA-256.
@@ -28,6 +29,8 @@ struct Kept {
     _folder: TempDir,
     uri: String,
     is_well: Arc<AtomicBool>,
+    /// The opaque text of each callback that was taken.
+    taken: Arc<Mutex<Vec<String>>>,
 }
 
 impl Kept {
@@ -42,11 +45,17 @@ impl Kept {
         cluster.begin(&ALL);
         cluster.await_alive(&ALL);
         let is_well = Arc::new(AtomicBool::new(false));
-        let well = is_well.clone();
-        let (address, _) = serve("127.0.0.1:0".parse().expect("an address"), move |_| {
-            Reaction::Status(if well.load(SeqCst) { 200 } else { 500 })
+        let (well, taken) = (is_well.clone(), Arc::new(Mutex::new(Vec::new())));
+        let told = taken.clone();
+        let (address, _) = serve("127.0.0.1:0".parse().expect("an address"), move |request| {
+            if !well.load(SeqCst) {
+                return Reaction::Status(500);
+            }
+            let text = String::from_utf8_lossy(&request.body).into_owned();
+            told.lock().expect("no story panics with it").push(text);
+            Reaction::Status(200)
         });
-        Kept { cluster, _folder: folder, uri: format!("http://{address}"), is_well }
+        Kept { cluster, _folder: folder, uri: format!("http://{address}"), is_well, taken }
     }
 
     fn ask(&self, place: usize, method: &str, path: &str, body: &str) -> Answer {
@@ -57,10 +66,14 @@ impl Kept {
 
     /// A timer that pops at once, twice at most, and then is given up.
     fn create(&self, place: usize, factor: u8) -> String {
+        self.create_with(place, factor, "any text")
+    }
+
+    fn create_with(&self, place: usize, factor: u8, opaque: &str) -> String {
         let document = json!({
             "timing": {"interval": 0},
             "callback": {
-                "http": {"uri": self.uri, "opaque": "any text"},
+                "http": {"uri": self.uri, "opaque": opaque},
                 "retry": {"max-attempts": 2, "initial": 0.05, "jitter": 0},
             },
             "reliability": {"replication-factor": factor},
@@ -120,6 +133,49 @@ fn all_letters() {
     for place in ALL {
         until("no letter", || kept.letters(place).is_empty().then_some(()));
     }
+}
+
+fn at_once() {
+    let kept = Kept::running();
+    let names: BTreeSet<String> = (0..100).map(|at| format!("timer {at}")).collect();
+    for (at, name) in names.iter().enumerate() {
+        kept.create_with(at % 3, 1 + (at % 3) as u8, name);
+    }
+    for place in ALL {
+        until("all letters", || (kept.letters(place).len() == names.len()).then_some(()));
+    }
+    kept.is_well.store(true, SeqCst);
+    // Each node is asked for all of them, in pages, as long as there are any.
+    let replay_all = |place: usize| {
+        let mut replayed = 0;
+        until("no letter", || {
+            let page = kept.json(place, "POST", "/dead-letters/replay?limit=30");
+            replayed += page["replayed"].as_u64().expect("a number");
+            kept.letters(place).is_empty().then_some(())
+        });
+        replayed
+    };
+    let replayed: Vec<u64> = std::thread::scope(|scope| {
+        let nodes = ALL.map(|place| scope.spawn(move || replay_all(place)));
+        nodes.map(|node| node.join().expect("it ends")).to_vec()
+    });
+    let all_taken = || {
+        let taken = kept.taken.lock().expect("no story panics with it").clone();
+        (taken.len() >= names.len()).then_some(())
+    };
+    until("all callbacks", all_taken);
+    for place in ALL {
+        until("their ends", || {
+            let held = kept.cluster.look(place)?["timers"].as_u64()?;
+            (held == 0).then_some(())
+        });
+    }
+    let mut taken = kept.taken.lock().expect("no story panics with it").clone();
+    taken.sort();
+    let mut once: Vec<String> = names.into_iter().collect();
+    once.sort();
+    assert_eq!(taken, once, "each callback once");
+    assert_eq!(replayed.iter().sum::<u64>(), 100, "{replayed:?}");
 }
 
 fn outlives() {

@@ -362,8 +362,8 @@ impl World {
                 let definition = None;
                 Request::Conditional(Conditional { target, condition, definition, action })
             }
-            (10, _) => Request::Letter(target, LetterUse::Replay),
-            (11, _) => Request::Letter(target, LetterUse::Delete),
+            (10, _) => Request::Letter(target, LetterUse::Replay, None),
+            (11, _) => Request::Letter(target, LetterUse::Delete, None),
             _ => Request::Read(target),
         };
         let from = Requester { shard: ShardIndex(0), connection: 0, generation: 0, request: 0 };

@@ -36,6 +36,8 @@ pub enum Pattern {
     Minutes,
     /// At this second of each day in London.
     London(u64),
+    /// At this second of each day in London, and an hour later.
+    LondonTwice(u64),
 }
 
 impl Pattern {
@@ -47,6 +49,11 @@ impl Pattern {
             Pattern::London(second) => {
                 format!("{} {} {} * * *", second % 60, second / 60 % 60, second / 3_600)
             }
+            Pattern::LondonTwice(second) => {
+                let (hour, next) = (second / 3_600, (second / 3_600 + 1) % 24);
+                let hours = format!("{},{}", hour.min(next), hour.max(next));
+                format!("{} {} {hours} * * *", second % 60, second / 60 % 60)
+            }
         }
     }
 
@@ -55,7 +62,7 @@ impl Pattern {
             Pattern::Seconds(1) => "Asia/Kolkata",
             Pattern::Seconds(2) => "America/New_York",
             Pattern::Seconds(_) => "UTC",
-            Pattern::Minutes | Pattern::London(_) => "Europe/London",
+            Pattern::Minutes | Pattern::London(_) | Pattern::LondonTwice(_) => "Europe/London",
         }
     }
 
@@ -69,6 +76,11 @@ impl Pattern {
                 let days = ms / DAY_MS - 1..ms / DAY_MS + 3;
                 let mut moments = days.map(|day| in_london(day * DAY_MS + second * 1_000));
                 moments.find(|moment| *moment > ms).expect("one of four days is later")
+            }
+            Pattern::LondonTwice(second) => {
+                let seconds = [second, (second + 3_600) % 86_400];
+                let [one, other] = seconds.map(|second| Pattern::London(second).next_after(ms));
+                one.min(other)
             }
         }
     }
@@ -104,7 +116,8 @@ impl Cron {
         let near_s = options.safety_ms / 1_000 + 2;
         let pattern = match draw.range(0, 9) {
             0 => Pattern::Minutes,
-            1..=3 => Pattern::London(london_second(draw, options.wall_ms, near_s)),
+            1..=2 => Pattern::London(london_second(draw, options.wall_ms, near_s)),
+            3 => Pattern::LondonTwice(london_second(draw, options.wall_ms, near_s)),
             _ => Pattern::Seconds(seconds),
         };
         let catch_up_ms = draw.pick(&[0, 500, 1_000, 3_000, 15_000, 60_000]);
@@ -395,5 +408,10 @@ mod tests {
         assert_eq!(half_past_one.next_after(FORWARD_MS), FORWARD_MS + DAY_MS - HOUR_MS / 2);
         assert_eq!(half_past_one.next_after(BACK_MS - HOUR_MS), BACK_MS - HOUR_MS / 2);
         assert_eq!(half_past_one.next_after(BACK_MS), BACK_MS + DAY_MS + HOUR_MS / 2);
+        let at_one_and_two = Pattern::LondonTwice(3_600);
+        assert_eq!(at_one_and_two.next_after(FORWARD_MS - 1), FORWARD_MS, "both as one");
+        assert_eq!(at_one_and_two.next_after(FORWARD_MS), FORWARD_MS + DAY_MS - HOUR_MS);
+        assert_eq!(at_one_and_two.next_after(BACK_MS - HOUR_MS - 1), BACK_MS - HOUR_MS);
+        assert_eq!(at_one_and_two.next_after(BACK_MS - HOUR_MS), BACK_MS + HOUR_MS);
     }
 }

@@ -2,7 +2,7 @@
 //! the clients' port. A core puts each answer together; its JSON is written here, off the cores.
 
 use axum::extract::{Path, State};
-use axum::http::header::{CONTENT_TYPE, LOCATION};
+use axum::http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
@@ -16,7 +16,7 @@ use crate::node::clients::job_answers::{NO_JOB, job_path, write_job, write_jobs}
 use crate::node::clients::list_answers::{write_count, write_list};
 use crate::node::list_orders::{Ordered, TimerUse};
 use crate::ring;
-use crate::shard::effects::{Answer, Internal, Target};
+use crate::shard::effects::{Answer, Internal, Refusal, Target};
 use crate::wire::dead_letter::LetterUse;
 use crate::wire::jobs::JobsAsk;
 use crate::wire::list_query::{ListQuery, ListQueryError, read_count_query};
@@ -24,6 +24,8 @@ use crate::wire::timer_path::{PublicId, TimerPath, parse_path, write_public_id};
 
 /// The name under which jobs count that operators order here. No token has it.
 const OPERATOR: &str = "";
+/// Seconds after which who is refused may come again, as on the clients' port.
+const LATER_S: &str = "1";
 
 /// Answers a page of a list.
 pub(super) async fn list(State(view): State<NodeView>, uri: Uri) -> Response {
@@ -153,8 +155,12 @@ fn shown(answer: Option<Answer>) -> Response {
         }
         Some(Answer::Done { id, factor, filter }) => return done((id, factor, filter)),
         Some(Answer::Identified(it)) => return done((it.id, it.factor, it.filter)),
-        Some(Answer::NotFound) => {
+        Some(Answer::NotFound | Answer::Refused(Refusal::NoTimer)) => {
             return (StatusCode::NOT_FOUND, "no dead letter with this id\n").into_response();
+        }
+        Some(Answer::Refused(refusal @ Refusal::JobsOfNameFull)) => {
+            let told = format!("{refusal}\n");
+            return (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, LATER_S)], told).into_response();
         }
         Some(Answer::Refused(refusal)) => Some(refusal.to_string()),
         None => None,
@@ -172,5 +178,27 @@ fn done((id, factor, filter): (TimerId, u8, u64)) -> Response {
 /// Answers that the cores did not do what was asked.
 pub(super) fn refused(reason: Option<String>) -> Response {
     let reason = reason.unwrap_or_else(|| "the cores do not answer; retry in a moment".to_owned());
-    (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response()
+    let told = format!("{reason}\n");
+    (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, LATER_S)], told).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_refused_is_told_when_to_come_again() {
+        for (refusal, status) in [
+            (Refusal::JobsOfNameFull, StatusCode::TOO_MANY_REQUESTS),
+            (Refusal::JobsFull, StatusCode::SERVICE_UNAVAILABLE),
+            (Refusal::ListsFull, StatusCode::SERVICE_UNAVAILABLE),
+        ] {
+            let answer = shown(Some(Answer::Refused(refusal)));
+            assert_eq!(answer.status(), status, "{refusal}");
+            assert_eq!(answer.headers()[RETRY_AFTER], LATER_S, "{refusal}");
+        }
+        for none in [Answer::NotFound, Answer::Refused(Refusal::NoTimer)] {
+            assert_eq!(shown(Some(none)).status(), StatusCode::NOT_FOUND);
+        }
+    }
 }

@@ -14,6 +14,7 @@ use crate::wire::timer_path::{PublicId, TimerPath};
 use crate::node::clients::request_line::RequestLine;
 
 const ABSENT_DELETE: &str = "If-None-Match: expected with PUT, got it with DELETE";
+const MATCH_CREATE: &str = "If-Match: expected with PUT, DELETE or an action, got it with a create";
 const ABSENT_ACTION: &str = "If-None-Match: expected with PUT, got it with POST";
 
 /// A timer as a request names it that has no id, or that does something with it.
@@ -98,7 +99,16 @@ impl Addressed {
     fn keyed(head: &[u8], scope: &str) -> Option<Result<Self, String>> {
         let key = match read_conditions(head) {
             Err(error) => return Some(Err(error.to_string())),
-            Ok(conditions) => conditions.key?,
+            Ok(Conditions { key: Some(key), .. }) => key,
+            // A create without a key makes a timer that nothing can be known of.
+            Ok(Conditions { precondition, .. }) => {
+                return precondition.map(|precondition| match precondition {
+                    Precondition::Absent => Err(ABSENT_ACTION.to_owned()),
+                    Precondition::Present | Precondition::Version(_) => {
+                        Err(MATCH_CREATE.to_owned())
+                    }
+                });
+            }
         };
         let target = target_of(id_of_key(scope, key));
         Some(Ok(Self { target, condition: Some(Condition::Once), name: None, action: None }))

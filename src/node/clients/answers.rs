@@ -89,7 +89,11 @@ pub fn write_answer(out: &mut Vec<u8>, answer: &Answer, persistence: Persistence
         }
         Answer::Refused(Refusal::TokenFull) => write_token_full(out, None, persistence),
         Answer::Refused(refusal) => {
-            write_failure(out, kind_of(*refusal), "", &refusal.to_string(), persistence);
+            let kind = kind_of(*refusal);
+            // A job ends at some time, and makes room for another.
+            let later = format!("Retry-After: {RETRY_AFTER_S}\r\n");
+            let header = if kind.0 == 429 { &*later } else { "" };
+            write_failure(out, kind, header, &refusal.to_string(), persistence);
         }
         Answer::Internal(internal) => write_internal_answer(out, internal, persistence),
     }

@@ -265,10 +265,10 @@ impl Service {
             (TimerPath::DeadLetter(named), Method::Get | Method::Delete) => {
                 let is_read = line.method == Method::Get;
                 let wanted = if is_read { LetterUse::Show } else { LetterUse::Delete };
-                Request::Letter(target_of(named), wanted)
+                Request::Letter(target_of(named), wanted, None)
             }
             (TimerPath::Replay(named), Method::Post) => {
-                Request::Letter(target_of(named), LetterUse::Replay)
+                Request::Letter(target_of(named), LetterUse::Replay, None)
             }
             (TimerPath::Action(..) | TimerPath::NamedAction(_), _) => {
                 return self.act((now, core), (from, caller), line, out);

@@ -20,6 +20,8 @@ pub struct Seen {
     pub key: StateKey,
     /// Whether it has not ended. A timer whose last pop is kept as a dead letter has.
     pub is_live: bool,
+    /// Whether it is a dead letter.
+    pub is_letter: bool,
     pub factor: u8,
     pub start: Tick,
     pub interval_ms: u64,
@@ -39,11 +41,23 @@ impl Seen {
         let repeat_for_ms = held.repeat_for.get();
         let ended = once_of_ended(held.id, repeat_for_ms);
         let content = held.is_live().then(|| Content::decode(content));
-        let is_live = content.is_some_and(|content| !content.is_parked());
+        let is_letter = content.is_some_and(|content| content.is_parked());
+        let is_live = content.is_some() && !is_letter;
         let (name, once) = content.map_or((None, ended), identity_of);
         let key = held.key();
         let body = None;
-        Self { key, is_live, factor, start, interval_ms, repeat_for_ms, name, once, body }
+        Self {
+            key,
+            is_live,
+            is_letter,
+            factor,
+            start,
+            interval_ms,
+            repeat_for_ms,
+            name,
+            once,
+            body,
+        }
     }
 
     /// What another node told. The start that it told is an age.
@@ -54,13 +68,44 @@ impl Seen {
         let spread_ms = copy.body.map_or(0, |body| spread_ms(id, body.content));
         let now_ms = now.mono.tick_floor().0 + spread_ms;
         let start = Tick(now_ms - copy.start_ms.min(now_ms));
-        let is_live = content.is_some_and(|content| !content.is_parked());
+        let is_letter = content.is_some_and(|content| content.is_parked());
+        let is_live = content.is_some() && !is_letter;
         let ended = once_of_ended(id, repeat_for_ms);
         let (name, once) = content.map_or((None, ended), identity_of);
         let (version, sequence) = (Version(copy.standing.version), copy.standing.sequence);
         let (key, factor) = (StateKey { version, sequence }, copy.factor);
         let body = None;
-        Self { key, is_live, factor, start, interval_ms, repeat_for_ms, name, once, body }
+        Self {
+            key,
+            is_live,
+            is_letter,
+            factor,
+            start,
+            interval_ms,
+            repeat_for_ms,
+            name,
+            once,
+            body,
+        }
+    }
+
+    /// A dead letter that a read has found.
+    pub fn letter((version, factor): (Version, u8), start: Tick) -> Self {
+        let key = StateKey { version, sequence: 0 };
+        let (interval_ms, repeat_for_ms) = (0, 0);
+        let (is_live, is_letter, name, once, body) = (false, true, None, None, None);
+        Self {
+            key,
+            is_live,
+            is_letter,
+            factor,
+            start,
+            interval_ms,
+            repeat_for_ms,
+            name,
+            once,
+            body,
+        }
     }
 
     /// The same, with authority and content for an action.
@@ -142,6 +187,13 @@ impl Asked {
             Condition::Present => live.is_some(),
             Condition::Version(_) if is_planted(Bug::VersionNotCompared) => live.is_some(),
             Condition::Version(version) => live.is_some_and(|live| live.key.version == version),
+            Condition::Letter(version) => {
+                let is_it = |seen: &Seen| seen.is_letter && seen.key.version == version;
+                return match self.seen.as_ref().is_some_and(is_it) {
+                    true => Verdict::Write,
+                    false => Verdict::Refused(Refusal::NoTimer),
+                };
+            }
             Condition::Once if is_planted(Bug::KeyMadeAgain) => true,
             Condition::Once => {
                 // A timer that was replaced under the id has no digest any more.

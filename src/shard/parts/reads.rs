@@ -4,7 +4,7 @@ use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::slots::{SlotKey, Slots};
 use crate::base::time::Tick;
 use crate::shard::effects::{Refusal, Requester};
-use crate::timer::version::StateKey;
+use crate::timer::version::{StateKey, Version};
 use crate::wire::dead_letter::LetterUse;
 use crate::wire::peer_message::TimerCopy;
 
@@ -13,13 +13,17 @@ use super::conditions::Seen;
 /// Reads that wait at a time. A read above it is answered 503.
 pub const READS_MAX: usize = 65_536;
 
+/// What a client wants done with a dead letter, and the version of the one that it means; `None`:
+/// whichever there is.
+pub type LetterAsk = (LetterUse, Option<Version>);
+
 /// Who reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reader {
     /// A client.
     Client(Requester),
     /// A client, and what it wants done with the timer, which is to be a dead letter.
-    Letter(Requester, LetterUse),
+    Letter(Requester, LetterAsk),
     /// A write with a condition, by its key among those that wait for a decision.
     Condition(SlotKey),
 }

@@ -35,6 +35,12 @@ impl Records {
         }
     }
 
+    /// Whether the only pop of a record was run before its own time had come. `pop` is its number.
+    pub fn is_run_ahead(&self, record: &Record, pop: u64) -> bool {
+        let acted = self.acted_of(record).filter(|acted| acted.pop == pop);
+        acted.is_some_and(|acted| acted.at_ms < record.interval_ms)
+    }
+
     /// When the next pop is due as clients are told: that of a paused timer as if it were not.
     pub fn told_due(&self, record: &Record) -> Tick {
         if record.state == State::Paused { record.due() } else { self.due(record) }
