@@ -2,7 +2,8 @@
 //!
 //! - A pop that waits has not failed. While it waits, nothing is done for it.
 //! - When its turn comes, the pops of its timer that are over by then are given up and counted: a
-//!   repeating timer makes its present pop, not those that it missed.
+//!   repeating timer makes its present pop, not those that it missed. So it is, too, when the rule
+//!   is taken away.
 //! - When the next rank is about to make the pop, it is left to that rank, as a pop that waits for
 //!   a place is. Every rank has the same rules.
 
@@ -149,6 +150,23 @@ impl Shard {
     pub(super) fn waits_by_rule(&self, record: &Record) -> bool {
         let host = self.records.hosts().host_of(record.authority);
         record.attempts == 0 && host.is_some_and(Host::has_rule)
+    }
+
+    /// The record of a pop whose turn has come where no rule holds. If the pop may have waited for a
+    /// rule that was taken away since, the pops that its timer missed are given up first, as where a
+    /// rule holds.
+    #[inline]
+    pub(super) fn without_missed(&mut self, tick: Tick, slot: Slot) -> Record {
+        let record = *self.records.get(slot);
+        let host = self.records.hosts().host_of(record.authority);
+        let unruled_at = host.map_or(Tick(0), |host| host.unruled_at);
+        if unruled_at == Tick(0)
+            || self.records.pops_at(&record) > unruled_at
+            || is_planted(Bug::RuleGoneKeepsMissed)
+        {
+            return record;
+        }
+        self.skip_missed(tick, slot)
     }
 
     /// Gives up the pops of a timer whose next pop is due here as well. Returns the record as it is
