@@ -183,17 +183,18 @@ impl Shard {
         self.records.reach(slot, present - 1)
     }
 
-    /// Sets what nodes that return are told of orders.
-    pub fn set_orders(&mut self, messages: Arc<Vec<Box<[u8]>>>) {
-        self.orders = messages;
+    /// Sets what nodes that return are told of orders. Returns whether these are the first.
+    pub fn set_orders(&mut self, messages: Arc<Vec<Box<[u8]>>>) -> bool {
+        self.orders.replace(messages).is_none()
     }
 
-    /// Tells a node that returns all orders.
+    /// Tells a node that returns all orders, and that these are all.
     pub(super) fn tell_orders(&self, peer: PeerIndex, outbox: &mut Outbox) {
+        let Some(orders) = &self.orders else { return };
         if !self.peers.view.connected_nodes().contains(peer) {
             return;
         }
-        for lines in self.orders.iter() {
+        for lines in orders.iter().map(|lines| &**lines).chain([&[][..]]) {
             let bytes = outbox.encode(&PeerMessage::Orders(lines));
             outbox.tell(peer, Purpose::Hint, bytes);
         }
@@ -207,13 +208,13 @@ impl Shard {
         outbox: &mut Outbox,
     ) -> PeerResult<'static> {
         let members = self.peers.view.connected_nodes();
-        if !teller.peer.is_some_and(|peer| members.contains(peer)) {
+        let Some(peer) = teller.peer.filter(|peer| members.contains(*peer)) else {
             return PeerResult::Refused(PeerRefusal::Malformed);
-        }
+        };
         if outbox.orders.len() >= ORDERS_PER_TURN_MAX {
             return PeerResult::Busy;
         }
-        outbox.orders.push(lines.into());
+        outbox.orders.push((peer, lines.into()));
         PeerResult::Held
     }
 

@@ -128,6 +128,25 @@ fn a_repeating_timer_that_waited_makes_its_present_pop_only() {
     }
 }
 
+#[test]
+fn while_the_rules_are_not_known_no_pop_begins_and_none_is_left_out() {
+    for rule in [None, Some(RATE_10)] {
+        let mut cluster = Cluster::new(1, true);
+        set_table(&mut cluster, 0, Arc::new(DestinationTable::hold()));
+        cluster.create(0, (1, 100), 1);
+        cluster.create_at(0, "https://other", (1, 1), 1);
+        cluster.pass_to(2_100);
+        assert_eq!(cluster.pops, []);
+        set(&mut cluster, 0, rule);
+        cluster.pass_to(2_900);
+        let mut made: Vec<u64> = cluster.pops.iter().map(|pop| pop.2).collect();
+        made.sort_unstable();
+        // Where a rule holds the timer makes its present pop only, as ever.
+        assert_eq!(made, if rule.is_none() { vec![1, 1, 2] } else { vec![1, 2] });
+        cluster.audit();
+    }
+}
+
 /// More pops wait than there are places at the host. It takes them 3 s after the rule is gone.
 #[test]
 fn a_pop_that_waits_for_a_place_when_its_rule_is_gone_makes_up_for_none_that_it_missed() {

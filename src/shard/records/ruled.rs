@@ -23,8 +23,9 @@ impl Hosts {
         let mut waiting = Vec::new();
         for (place, host) in (0..).zip(&mut self.places) {
             let Some(host) = host else { continue };
-            let before = former.all().get(host.flow.place());
-            let was_ruled = host.has_rule();
+            // A pop that waited for the rules to be known waited for none of them.
+            let before = former.all().get(host.flow.place()).filter(|_| !former.is_hold());
+            let was_ruled = before.is_some();
             host.flow = self.flows.of(self.authorities.text(host.authority));
             host.is_queued = false;
             let after = self.flows.destination(host.flow);
