@@ -215,7 +215,7 @@ impl Bug {
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.
-    pub const CLUSTER: [Bug; 24] = [
+    pub const CLUSTER: [Bug; 25] = [
         Bug::SkipOneReplica,
         Bug::DoNotTellReplicasOfPop,
         Bug::DropTombstonesAtRestart,
@@ -240,6 +240,7 @@ impl Bug {
         Bug::KeyMadeAgain,
         Bug::PausedPopsAfterTakeover,
         Bug::ResumeForgetsMissed,
+        Bug::GoneBeforeActionUnheeded,
     ];
 
     /// The bugs of the journal. The simulators with a disk must find each.

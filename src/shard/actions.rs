@@ -183,7 +183,8 @@ impl Shard {
         (ticket, outcome): (&Ticket, CallbackOutcome),
         outbox: &mut Outbox,
     ) -> bool {
-        let is_gone = outcome == CallbackOutcome::Gone && !is_planted(Bug::GoneBeforeActionUnheeded);
+        let is_gone =
+            outcome == CallbackOutcome::Gone && !is_planted(Bug::GoneBeforeActionUnheeded);
         let is_heeded = outcome == CallbackOutcome::Delivered || is_gone;
         let is_it = is_heeded && self.records.contains(ticket.slot) && {
             let record = self.records.get(ticket.slot);

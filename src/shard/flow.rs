@@ -152,9 +152,9 @@ impl Shard {
         record.attempts == 0 && host.is_some_and(Host::has_rule)
     }
 
-    /// The record of a pop whose turn has come where no rule holds. If the pop may have waited for a
-    /// rule that was taken away since, the pops that its timer missed are given up first, as where a
-    /// rule holds.
+    /// The record of a pop whose turn has come where no rule holds. If the pop may have waited for
+    /// a rule that was taken away since, the pops that its timer missed are given up first, as
+    /// where a rule holds.
     #[inline]
     pub(super) fn without_missed(&mut self, tick: Tick, slot: Slot) -> Record {
         let record = *self.records.get(slot);

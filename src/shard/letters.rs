@@ -44,9 +44,8 @@ impl Shard {
     pub fn note_answer(&mut self, ticket: &Ticket, status: u16, answer: &[u8]) {
         let held = self.records.contains(ticket.slot).then(|| self.records.get(ticket.slot));
         // A client may have done something with the timer since the attempt began.
-        let is_continued = |held: &&Record| {
-            held.id == ticket.id && self.records.continues(held, ticket.version)
-        };
+        let is_continued =
+            |held: &&Record| held.id == ticket.id && self.records.continues(held, ticket.version);
         let version = held.filter(is_continued).map_or(ticket.version, |held| held.version);
         self.said.note(&Ticket { version, ..*ticket }, status, answer);
     }

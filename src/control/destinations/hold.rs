@@ -60,7 +60,8 @@ mod tests {
         assert!(Hold::new(PeerSet::EMPTY, began).is_none(), "a node alone waits for nobody");
         let hold = || Hold::new(members, began).expect("two members");
         let meters = [CoreMeters::default(), CoreMeters::default()];
-        let is_over = |hold: &Hold, ms: u64| hold.is_over(&meters, began + Duration::from_millis(ms));
+        let is_over =
+            |hold: &Hold, ms: u64| hold.is_over(&meters, began + Duration::from_millis(ms));
         let unreached = hold();
         assert!(!is_over(&unreached, 999) && is_over(&unreached, 1_000));
         let mut told = hold();
