@@ -181,6 +181,7 @@ impl Eq for Destination {}
 pub struct DestinationTable {
     /// By name.
     all: Vec<Destination>,
+    is_hold: bool,
 }
 
 impl DestinationTable {
@@ -202,7 +203,19 @@ impl DestinationTable {
         let mut all: Vec<Destination> = rules.into_iter().map(make).collect();
         all.sort_by(|one, other| one.name.cmp(&other.name));
         all.truncate(DESTINATIONS_MAX);
-        Self { all }
+        Self { all, is_hold: false }
+    }
+
+    /// The table of a node that does not know the rules yet: every host is paused.
+    pub fn hold() -> Self {
+        let rule = Rule { is_paused: true, ..Rule::default() };
+        let every = Destination { name: "".into(), rule, meter: Arc::default() };
+        Self { all: vec![every], is_hold: true }
+    }
+
+    /// Whether the rules are not known yet.
+    pub fn is_hold(&self) -> bool {
+        self.is_hold
     }
 
     /// Every destination, by name.
@@ -223,6 +236,9 @@ impl DestinationTable {
     /// The place in [`DestinationTable::all`] of the rule for a host and its port: that of both if
     /// there is one, otherwise that of the host. `name` is `host:port`.
     pub fn place_for(&self, name: &str) -> Option<usize> {
+        if self.is_hold {
+            return Some(0);
+        }
         let host = name.rsplit_once(':').map_or(name, |(host, _)| host);
         self.place(name).or_else(|| self.place(host))
     }

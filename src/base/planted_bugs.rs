@@ -162,6 +162,8 @@ pub enum Bug {
     LetterLeavesUncounted = 100,
     /// Dead letters are kept however many there are.
     LettersWithoutBound = 101,
+    /// Where the rule of a destination is taken away, each pop that was missed meanwhile is made.
+    RuleGoneKeepsMissed = 114,
     /// No delivered pop is reported.
     SuccessUnreported = 104,
     /// The second holder of a timer does not know that it is paused.
@@ -170,6 +172,8 @@ pub enum Bug {
     ResumeForgetsMissed = 111,
     /// A site does not take over the pops that another one made before it heard of an action.
     PopsBeforeActionUntold = 112,
+    /// A 410 to a callback that was under way as its timer was paused is forgotten.
+    GoneBeforeActionUnheeded = 115,
     /// A dead letter goes on with the pops of a timer that a client ran or resumed.
     LetterCountsPopsOfTimer = 113,
 }
@@ -183,7 +187,7 @@ impl Bug {
     }
 
     /// The bugs that the simulator of one node must find.
-    pub const ONE_NODE: [Bug; 23] = [
+    pub const ONE_NODE: [Bug; 24] = [
         Bug::DrainOneTooFew,
         Bug::FileTwoAhead,
         Bug::RepeatForOffByOne,
@@ -200,6 +204,7 @@ impl Bug {
         Bug::PolicyWithoutPauses,
         Bug::MomentUsedTwice,
         Bug::PauseOverlooked,
+        Bug::RuleGoneKeepsMissed,
         Bug::GivenUpLeavesNoLetter,
         Bug::LetterLeavesUncounted,
         Bug::LettersWithoutBound,
@@ -210,7 +215,7 @@ impl Bug {
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.
-    pub const CLUSTER: [Bug; 24] = [
+    pub const CLUSTER: [Bug; 25] = [
         Bug::SkipOneReplica,
         Bug::DoNotTellReplicasOfPop,
         Bug::DropTombstonesAtRestart,
@@ -235,6 +240,7 @@ impl Bug {
         Bug::KeyMadeAgain,
         Bug::PausedPopsAfterTakeover,
         Bug::ResumeForgetsMissed,
+        Bug::GoneBeforeActionUnheeded,
     ];
 
     /// The bugs of the journal. The simulators with a disk must find each.

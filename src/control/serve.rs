@@ -121,7 +121,7 @@ async fn live(
     let mut settings = config.node.clone();
     settings.reserved = reserved(config, &doors);
     let desk = DestinationDesk::open(config);
-    settings.destinations = desk.table();
+    settings.destinations = desk.first_table(is_alone(config));
     let node = node::start(&settings)?;
     let mut keeper = start_keeper(prepared, &node)?;
     let mut view = NodeView::of(&node);

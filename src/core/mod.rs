@@ -683,9 +683,9 @@ impl Core {
         !self.outbox.orders.is_empty()
     }
 
-    /// Takes lines of orders that another node told.
-    pub fn next_orders(&mut self) -> Option<Box<[u8]>> {
-        self.outbox.orders.pop()
+    /// Takes the lines of orders that other nodes told, in their order.
+    pub fn take_orders(&mut self) -> impl Iterator<Item = (PeerIndex, Box<[u8]>)> {
+        self.outbox.orders.drain(..)
     }
 
     /// Returns whether every message that can reach its peer has been acknowledged. An orderly stop

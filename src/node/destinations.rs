@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crossbeam_queue::ArrayQueue;
 
 use crate::base::destinations::DestinationTable;
+use crate::base::ids::PeerIndex;
 use crate::base::time::Now;
 use crate::shard::Shard;
 use crate::shard::effects::HostState;
@@ -35,7 +36,10 @@ pub struct DestinationRules {
 
 /// What other nodes told of orders, for the control thread.
 #[derive(Clone, Debug)]
-pub struct Heard(Arc<ArrayQueue<Box<[u8]>>>);
+pub struct Heard(Arc<ArrayQueue<Told>>);
+
+/// A node, and lines of orders that it told. No line: it has told all that it knows.
+type Told = (PeerIndex, Box<[u8]>);
 
 impl Default for Heard {
     fn default() -> Self {
@@ -45,12 +49,12 @@ impl Default for Heard {
 
 impl Heard {
     /// Adds a message. When the queue is full it is lost.
-    pub fn push(&self, lines: Box<[u8]>) {
-        let _ = self.0.push(lines);
+    pub fn push(&self, told: Told) {
+        let _ = self.0.push(told);
     }
 
     /// Takes the next message.
-    pub fn next(&self) -> Option<Box<[u8]>> {
+    pub fn next(&self) -> Option<Told> {
         self.0.pop()
     }
 }

@@ -139,7 +139,7 @@ impl Driver for Engine {
         if self.core.has_orders()
             && let Some(heard) = &self.duties.heard
         {
-            std::iter::from_fn(|| self.core.next_orders()).for_each(|lines| heard.push(lines));
+            self.core.take_orders().for_each(|told| heard.push(told));
         }
         self.clients.deliver_replies(&mut self.core);
         self.issue(now);
@@ -330,7 +330,11 @@ impl Engine {
                     self.duties.heard = Some(rules.heard.clone());
                     if self.own == 0 {
                         rules.tell.iter().for_each(|lines| core.tell_orders(lines));
-                        core.shard_mut().set_orders(Arc::clone(&rules.all));
+                        if core.shard_mut().set_orders(Arc::clone(&rules.all)) {
+                            // Nodes that were connected before have heard nothing yet.
+                            rules.all.iter().for_each(|lines| core.tell_orders(lines));
+                            core.tell_orders(&[]);
+                        }
                     }
                 }
                 Command::Survey(survey) => self.duties.surveys.push(survey),

@@ -10,7 +10,7 @@
 //! - A pop that another node tells of, or that this node has made, counts for the version that an
 //!   action has made of the timer since. Whoever finds that out tells the others.
 //! - A callback that runs while the timer is paused or resumed ends as it ends. If the host has
-//!   taken the pop, the pop is done.
+//!   taken the pop, the pop is done. If the host answers 410, the timer ends.
 
 use crate::base::ids::Slot;
 use crate::base::planted::{Bug, is_planted};
@@ -24,7 +24,7 @@ use crate::wire::peer_message::{CopyBody, Standing, TimerCopy};
 use crate::wire::timer_action::TimerAction;
 
 use super::Shard;
-use super::effects::{Outbox, Refusal, Ticket};
+use super::effects::{CallbackOutcome, Outbox, Refusal, Ticket};
 use super::parts::conditions::Asked;
 use super::parts::peers::Teller;
 use super::records::{Record, State};
@@ -174,10 +174,19 @@ impl Shard {
         self.tell_all(slot, &placement, (others, false), outbox);
     }
 
-    /// Counts a pop whose callback was under way as a client did something with its timer, and was
-    /// taken. False: it is no such pop.
-    pub(super) fn popped_before(&mut self, now: Now, ticket: &Ticket, outbox: &mut Outbox) -> bool {
-        let is_it = self.records.contains(ticket.slot) && {
+    /// Takes how a callback ended that was under way as a client did something with its timer. If
+    /// the host has taken the pop, the pop is done; if it answered 410, the timer ends. False: the
+    /// end of the callback changes nothing.
+    pub(super) fn ends_before_action(
+        &mut self,
+        now: Now,
+        (ticket, outcome): (&Ticket, CallbackOutcome),
+        outbox: &mut Outbox,
+    ) -> bool {
+        let is_gone =
+            outcome == CallbackOutcome::Gone && !is_planted(Bug::GoneBeforeActionUnheeded);
+        let is_heeded = outcome == CallbackOutcome::Delivered || is_gone;
+        let is_it = is_heeded && self.records.contains(ticket.slot) && {
             let record = self.records.get(ticket.slot);
             record.id == ticket.id
                 && record.is_live()
@@ -185,6 +194,9 @@ impl Shard {
                 && record.sequence + 1 == ticket.sequence
                 && self.records.continues(record, ticket.version)
         };
+        if is_it && is_gone {
+            return self.end_by_server(now, ticket.slot, outbox);
+        }
         if is_it {
             self.pop_over(now, ticket.slot, true, outbox);
         }

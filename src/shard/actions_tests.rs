@@ -193,6 +193,60 @@ fn a_callback_that_runs_while_its_timer_is_paused_counts_if_it_is_taken() {
 }
 
 #[test]
+fn a_timer_whose_server_wants_no_more_ends_whatever_a_client_did_meanwhile() {
+    let policy = Some(RetryPolicy::default());
+    let cases: [(&[TimerAction], _, _); 6] = [
+        (&[Pause], policy, true),
+        (&[Pause, Resume], policy, true),
+        (&[RunNow], policy, true),
+        (&[Pause, Resume, Pause], policy, true),
+        (&[Pause], None, false),
+        (&[], policy, true),
+    ];
+    for (actions, retry, ends) in cases {
+        let mut cluster = Cluster::new(3, true);
+        let attributes = Attributes { retry, ..Attributes::default() };
+        let id = cluster.create_with(0, (10, 100), 2, &attributes);
+        let first = cluster.list(id)[0];
+        cluster.hung = Some(first);
+        cluster.run_until(11);
+        assert_eq!(cluster.pops.len(), 1);
+        for (at, action) in actions.iter().enumerate() {
+            act(&mut cluster, (first + 1 + at) % 3, id, *action);
+        }
+        // Of a pop that a resume has let begin again there are two callbacks.
+        cluster.answer_callbacks(CallbackOutcome::Gone);
+        cluster.audit();
+        assert_eq!(cluster.holders(id).is_empty(), ends, "{actions:?} {retry:?}");
+        let resumed = ask(&mut cluster, first, id, Resume);
+        assert_eq!(resumed == Answer::Refused(Refusal::NoTimer), ends, "{resumed:?}");
+        let made = cluster.pops.len();
+        cluster.run_until(120);
+        assert_eq!(cluster.pops.len() == made, ends, "{actions:?}: {:?}", cluster.pops);
+        let gone = (0..3).map(|node| cluster.shard(node).counters().gone).sum::<u64>();
+        assert_eq!(gone, u64::from(ends), "{actions:?}");
+        cluster.audit();
+    }
+}
+
+/// What was written anew meanwhile is another timer to its server.
+#[test]
+fn a_410_to_a_timer_that_was_replaced_and_paused_since_ends_nothing() {
+    let mut cluster = Cluster::new(2, true);
+    let attributes = Attributes { retry: Some(RetryPolicy::default()), ..Attributes::default() };
+    let id = cluster.create_with(0, (10, 100), 2, &attributes);
+    let first = cluster.list(id)[0];
+    cluster.hung = Some(first);
+    cluster.run_until(11);
+    cluster.put(1 - first, id, (20, 20), 2);
+    act(&mut cluster, 1 - first, id, Pause);
+    cluster.answer_callbacks(CallbackOutcome::Gone);
+    assert_eq!(cluster.holders(id).len(), 2);
+    assert_eq!(state(&mut cluster, first, id), State::Paused);
+    cluster.audit();
+}
+
+#[test]
 fn a_pop_under_way_is_not_made_twice_by_a_run() {
     let mut cluster = Cluster::new(2, true);
     let id = cluster.create(0, (10, 20), 2);

@@ -765,8 +765,8 @@ pub struct Outbox {
     pub to_peers: Vec<ToPeer>,
     /// Results for peers.
     pub peer_replies: Vec<PeerReply>,
-    /// Lines of orders that peers told, for the control thread.
-    pub orders: Vec<Box<[u8]>>,
+    /// Lines of orders that peers told, for the control thread. No line: that peer has told all.
+    pub orders: Vec<(PeerIndex, Box<[u8]>)>,
     /// The bytes of `to_peers` and `peer_replies`. The driver clears them when both are drained.
     pub peer_bytes: Vec<u8>,
 }

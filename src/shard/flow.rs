@@ -2,7 +2,8 @@
 //!
 //! - A pop that waits has not failed. While it waits, nothing is done for it.
 //! - When its turn comes, the pops of its timer that are over by then are given up and counted: a
-//!   repeating timer makes its present pop, not those that it missed.
+//!   repeating timer makes its present pop, not those that it missed. So it is, too, when the rule
+//!   is taken away.
 //! - When the next rank is about to make the pop, it is left to that rank, as a pop that waits for
 //!   a place is. Every rank has the same rules.
 
@@ -151,6 +152,23 @@ impl Shard {
         record.attempts == 0 && host.is_some_and(Host::has_rule)
     }
 
+    /// The record of a pop whose turn has come where no rule holds. If the pop may have waited for
+    /// a rule that was taken away since, the pops that its timer missed are given up first, as
+    /// where a rule holds.
+    #[inline]
+    pub(super) fn without_missed(&mut self, tick: Tick, slot: Slot) -> Record {
+        let record = *self.records.get(slot);
+        let host = self.records.hosts().host_of(record.authority);
+        let unruled_at = host.map_or(Tick(0), |host| host.unruled_at);
+        if unruled_at == Tick(0)
+            || self.records.pops_at(&record) > unruled_at
+            || is_planted(Bug::RuleGoneKeepsMissed)
+        {
+            return record;
+        }
+        self.skip_missed(tick, slot)
+    }
+
     /// Gives up the pops of a timer whose next pop is due here as well. Returns the record as it is
     /// then.
     pub(super) fn skip_missed(&mut self, tick: Tick, slot: Slot) -> Record {
@@ -165,17 +183,18 @@ impl Shard {
         self.records.reach(slot, present - 1)
     }
 
-    /// Sets what nodes that return are told of orders.
-    pub fn set_orders(&mut self, messages: Arc<Vec<Box<[u8]>>>) {
-        self.orders = messages;
+    /// Sets what nodes that return are told of orders. Returns whether these are the first.
+    pub fn set_orders(&mut self, messages: Arc<Vec<Box<[u8]>>>) -> bool {
+        self.orders.replace(messages).is_none()
     }
 
-    /// Tells a node that returns all orders.
+    /// Tells a node that returns all orders, and that these are all.
     pub(super) fn tell_orders(&self, peer: PeerIndex, outbox: &mut Outbox) {
+        let Some(orders) = &self.orders else { return };
         if !self.peers.view.connected_nodes().contains(peer) {
             return;
         }
-        for lines in self.orders.iter() {
+        for lines in orders.iter().map(|lines| &**lines).chain([&[][..]]) {
             let bytes = outbox.encode(&PeerMessage::Orders(lines));
             outbox.tell(peer, Purpose::Hint, bytes);
         }
@@ -189,13 +208,13 @@ impl Shard {
         outbox: &mut Outbox,
     ) -> PeerResult<'static> {
         let members = self.peers.view.connected_nodes();
-        if !teller.peer.is_some_and(|peer| members.contains(peer)) {
+        let Some(peer) = teller.peer.filter(|peer| members.contains(*peer)) else {
             return PeerResult::Refused(PeerRefusal::Malformed);
-        }
+        };
         if outbox.orders.len() >= ORDERS_PER_TURN_MAX {
             return PeerResult::Busy;
         }
-        outbox.orders.push(lines.into());
+        outbox.orders.push((peer, lines.into()));
         PeerResult::Held
     }
 

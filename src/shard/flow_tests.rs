@@ -114,16 +114,88 @@ fn a_paused_destination_costs_nothing_and_goes_on_when_it_is_resumed() {
 
 #[test]
 fn a_repeating_timer_that_waited_makes_its_present_pop_only() {
-    let mut cluster = alone(1, (1, 100), PAUSED);
-    cluster.now_ms += 10_500;
-    cluster.tick(0);
-    assert_eq!(cluster.pops, []);
-    set(&mut cluster, 0, Some(RATE_10));
-    assert_eq!(cluster.pops, [(10, 0, 10)]);
-    assert_eq!(cluster.shard(0).counters().given_up, 9);
-    cluster.pass_to(11_100);
-    assert_eq!(cluster.pops[1..], [(11, 0, 11)]);
-    cluster.audit();
+    for rule in [Some(RATE_10), Some(NONE), None] {
+        let mut cluster = alone(1, (1, 100), PAUSED);
+        cluster.now_ms += 10_500;
+        cluster.tick(0);
+        assert_eq!(cluster.pops, []);
+        set(&mut cluster, 0, rule);
+        assert_eq!(cluster.pops, [(10, 0, 10)], "{rule:?}");
+        assert_eq!(cluster.shard(0).counters().given_up, 9);
+        cluster.pass_to(11_100);
+        assert_eq!(cluster.pops[1..], [(11, 0, 11)], "{rule:?}");
+        cluster.audit();
+    }
+}
+
+#[test]
+fn while_the_rules_are_not_known_no_pop_begins_and_none_is_left_out() {
+    for rule in [None, Some(RATE_10)] {
+        let mut cluster = Cluster::new(1, true);
+        set_table(&mut cluster, 0, Arc::new(DestinationTable::hold()));
+        cluster.create(0, (1, 100), 1);
+        cluster.create_at(0, "https://other", (1, 1), 1);
+        cluster.pass_to(2_100);
+        assert_eq!(cluster.pops, []);
+        set(&mut cluster, 0, rule);
+        cluster.pass_to(2_900);
+        let mut made: Vec<u64> = cluster.pops.iter().map(|pop| pop.2).collect();
+        made.sort_unstable();
+        // Where a rule holds the timer makes its present pop only, as ever.
+        assert_eq!(made, if rule.is_none() { vec![1, 1, 2] } else { vec![1, 2] });
+        cluster.audit();
+    }
+}
+
+/// More pops wait than there are places at the host. It takes them 3 s after the rule is gone.
+#[test]
+fn a_pop_that_waits_for_a_place_when_its_rule_is_gone_makes_up_for_none_that_it_missed() {
+    for fails in [false, true] {
+        let mut cluster = alone(70, (1, 100), if fails { NONE } else { PAUSED });
+        if fails {
+            // They are paused while they wait for their second attempt.
+            cluster.outcome = |_, _| CallbackOutcome::Rejected;
+            cluster.pass_to(1_050);
+            set(&mut cluster, 0, Some(PAUSED));
+            cluster.outcome = |_, _| CallbackOutcome::Delivered;
+            cluster.pops.clear();
+        }
+        cluster.now_ms = START_MS + 10_500;
+        cluster.tick(0);
+        cluster.hung = Some(0);
+        set(&mut cluster, 0, None);
+        assert_eq!(cluster.pops, [(10, 0, 10); 64]);
+        cluster.now_ms += 3_000;
+        cluster.answer_callbacks(CallbackOutcome::Delivered);
+        let late: Vec<u64> = cluster.pops.iter().skip(64).map(|pop| pop.2).collect();
+        assert_eq!(late[..6], [13; 6], "{late:?}");
+        // What came due after that waited for no rule.
+        assert!(late[6..].iter().all(|sequence| (11..=13).contains(sequence)), "{late:?}");
+        cluster.audit();
+    }
+}
+
+#[test]
+fn where_two_ranks_wait_neither_makes_what_both_missed() {
+    for rule in [Some(NONE), None] {
+        let mut cluster = Cluster::new(2, true);
+        (0..2).for_each(|node| set(&mut cluster, node, Some(PAUSED)));
+        for timer in 0..20 {
+            cluster.create(timer % 2, (1, 1_000), 2);
+        }
+        cluster.run_until(60);
+        assert_eq!(cluster.pops, []);
+        (0..2).for_each(|node| set(&mut cluster, node, rule));
+        cluster.run_until(80);
+        // To the second rank the present pop is that of 2 s ago.
+        let missed: Vec<_> = cluster.pops.iter().filter(|pop| pop.2 < 58).collect();
+        assert!(missed.is_empty(), "{rule:?}: {missed:?}");
+        for sequence in 61..=80 {
+            let made = cluster.pops.iter().filter(|pop| pop.2 == sequence).count();
+            assert_eq!(made, 20, "{rule:?}: pop {sequence}");
+        }
+        cluster.audit();
+    }
 }
 
 #[test]

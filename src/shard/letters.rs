@@ -48,7 +48,12 @@ impl Shard {
     /// Notes the answer of a callback server to an attempt that failed, or that is reported.
     /// [`super::effects::Event::CallbackFinished`] follows.
     pub fn note_answer(&mut self, ticket: &Ticket, status: u16, answer: &[u8]) {
-        self.said.note(ticket, status, answer);
+        let held = self.records.contains(ticket.slot).then(|| self.records.get(ticket.slot));
+        // A client may have done something with the timer since the attempt began.
+        let is_continued =
+            |held: &&Record| held.id == ticket.id && self.records.continues(held, ticket.version);
+        let version = held.filter(is_continued).map_or(ticket.version, |held| held.version);
+        self.said.note(&Ticket { version, ..*ticket }, status, answer);
     }
 
     /// Notes how an attempt failed at a pop of a timer that has a policy.

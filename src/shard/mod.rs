@@ -124,7 +124,7 @@ pub struct Shard {
     /// `None`: this process did not begin with what a journal has.
     returned: Option<Return>,
     /// Messages for nodes that return, with what operators ordered for destinations.
-    orders: Arc<Vec<Box<[u8]>>>,
+    orders: Option<Arc<Vec<Box<[u8]>>>>,
 }
 
 /// How often idle hosts are looked for and the oldest overdue pop is looked up.
@@ -161,7 +161,7 @@ impl Shard {
             write_refusal: None,
             complete_since: now.wall,
             returned: None,
-            orders: Arc::default(),
+            orders: None,
             config,
         }
     }

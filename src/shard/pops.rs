@@ -171,7 +171,7 @@ impl Shard {
             CallbackOutcome::Denied | CallbackOutcome::Stale => {}
         }
         if !self.is_current(&ticket) {
-            if outcome != CallbackOutcome::Delivered || !self.popped_before(now, &ticket, outbox) {
+            if !self.ends_before_action(now, (&ticket, outcome), outbox) {
                 self.counters.outdated += 1;
             }
         } else {
@@ -210,7 +210,7 @@ impl Shard {
         }
         while !self.pops.is_stopping && self.records.hosts().may_start(host, tick) {
             let Some(slot) = self.records.next_waiting(host) else { return };
-            let record = *self.records.get(slot);
+            let record = self.without_missed(tick, slot);
             if self.is_next_ranks_turn(tick, &record) {
                 self.hand_over(tick, slot);
             } else if record.attempts > 0 && self.is_too_old(tick, &record) {
@@ -482,8 +482,8 @@ impl Shard {
 
     /// Takes a pop back, because no other rank has told of it.
     fn take_back(&mut self, now: Now, slot: Slot, outbox: &mut Outbox) {
-        let record = *self.records.get(slot);
         let tick = now.mono.tick_floor();
+        let record = self.without_missed(tick, slot);
         if self.waits_by_rule(&record) {
             // The other rank has the same rule. It may be waiting still.
             self.skip_missed(tick, slot);

@@ -1,12 +1,13 @@
 //! Reports of pops, in a node alone and in a cluster.
 
 use crate::base::ids::{Slot, TimerId};
-use crate::shard::effects::{Answer, CallbackOutcome, Request};
+use crate::shard::effects::{Answer, CallbackOutcome, Condition, Conditional, Request};
 use crate::shard::harness_tests::{Cluster, START_MS, target};
 use crate::timer::definition::Content;
 use crate::wire::attributes::{Attributes, CronTiming, RetryPolicy};
 use crate::wire::dead_letter::LetterUse;
 use crate::wire::report::ReportKind;
+use crate::wire::timer_action::TimerAction;
 use crate::wire::timer_path::hex_digits;
 use crate::wire::wall_time::write_wall_time;
 
@@ -95,6 +96,38 @@ fn a_success_is_reported_by_a_timer_of_its_own() {
     let counters = *cluster.shard(0).counters();
     assert_eq!((counters.reports_made, counters.delivered, counters.timers), (1, 2, 0));
     cluster.audit();
+}
+
+/// The timer is paused between the attempt and the answer, so the pop is one of a later version.
+#[test]
+fn a_pop_whose_timer_is_paused_while_it_runs_is_reported_with_what_the_server_said() {
+    for (outcome, status, uri, says) in [
+        (CallbackOutcome::Delivered, 202, "done:9000/yes?a", r#""attempts":1,"status":202}"#),
+        (CallbackOutcome::Gone, 410, "failed", r#""attempts":1,"status":410,"reason":"gone"}"#),
+    ] {
+        let mut cluster = Cluster::new(1, true);
+        cluster.hung = Some(0);
+        let id = cluster.create_with(0, (1, 10), 1, &both());
+        cluster.pass_to(1_000);
+        let pause = Conditional {
+            target: target(id, 1),
+            condition: Condition::Present,
+            definition: None,
+            action: Some(TimerAction::Pause),
+        };
+        let paused = cluster.ask(0, Request::Conditional(pause));
+        assert!(matches!(paused, Answer::Identified(_)), "{paused:?}");
+        let ticket = cluster.hanging[0].1;
+        cluster.shard(0).note_answer(&ticket, status, b"");
+        end(&mut cluster, outcome);
+        let found = reports(&mut cluster, 0);
+        assert_eq!(found.len(), 1, "{outcome:?}: {found:?}");
+        assert!(found[0].0.contains(uri), "{found:?}");
+        let due = format!(r#""sequence-number":1,"due":"{}","#, time(1_000));
+        assert!(found[0].1.contains(&due) && found[0].1.ends_with(says), "{found:?}");
+        assert_eq!(made(&mut cluster), 1);
+        cluster.audit();
+    }
 }
 
 #[test]

@@ -144,7 +144,8 @@ pub enum PeerMessage<'a> {
         /// The node without room.
         at: NodeHash,
     },
-    /// What operators ordered for destinations: lines of `wire::destination`, not checked yet.
+    /// What operators ordered for destinations: lines of `wire::destination`, not checked yet. No
+    /// line: the teller has told all that it knows.
     Orders(&'a [u8]),
     /// Asks for timers of one of the receiver's shards. Versions that know no lists refuse the
     /// message as malformed.

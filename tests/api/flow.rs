@@ -123,6 +123,39 @@ fn the_configuration_has_rules_which_orders_go_before_and_sighup_changes() {
     sink.wait_for(10);
 }
 
+/// By an order, and by the configuration.
+#[test]
+fn a_rule_that_is_taken_away_lets_each_timer_make_its_present_pop_only() {
+    const TIMERS: usize = 5;
+    for is_order in [true, false] {
+        let sink = Sink::ok();
+        let name = sink.address.to_string();
+        let paused = format!("[callbacks]\ndestinations = [\"{name} paused\"]\n");
+        let node = Node::start(2, if is_order { "" } else { &paused });
+        if is_order {
+            put(&node, &name, r#"{"paused": true}"#);
+        }
+        let mut client = node.client();
+        (0..TIMERS).for_each(|timer| {
+            client.create(&document("0.2", Some("1000"), &sink.uri(&format!("/{timer}")), "x"));
+        });
+        let made = Instant::now();
+        until("ten pops to be missed", || (made.elapsed().as_secs() >= 2).then_some(()));
+        assert_eq!((one(&node, &name)["queue"].as_u64(), sink.count()), (Some(5), 0));
+        match is_order {
+            true => {
+                let path = format!("/destinations/{name}");
+                assert_eq!(admin(&node, "DELETE", &path, "").status, 200);
+            }
+            false => node.reconfigure("[callbacks]\n"),
+        }
+        let seen = sink.wait_for(2 * TIMERS);
+        let least = seen.iter().map(|one| one.sequence()).min();
+        assert!(least >= Some(10), "order: {is_order}, the first is {least:?}");
+        assert!(node.metric("chronos_pops_given_up_total") >= 9.0 * TIMERS as f64);
+    }
+}
+
 #[test]
 fn the_breaker_is_shown() {
     let node = Node::start(1, "[callbacks]\nretry_first_ms = 20\nretry_max_ms = 2000\n");

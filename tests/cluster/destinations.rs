@@ -13,6 +13,7 @@ use super::timers::Order;
 
 pub const STORIES: &[Story] = &[
     ("an_order_reaches_all_nodes_and_one_that_returns_empty", an_order_reaches_all),
+    ("a_node_that_returns_with_nothing_calls_no_paused_destination", a_node_that_returns_waits),
     ("the_living_nodes_share_a_rate", the_living_nodes_share_a_rate),
 ];
 
@@ -75,6 +76,43 @@ fn an_order_reaches_all() {
     assert_eq!((seen.len(), all), (40, 40), "none is lost, none comes twice");
     let gone = order(&cluster, 0, "GET", &name, "");
     assert_eq!(gone.status, 404, "{gone:?}");
+}
+
+/// Some timer is due at every moment, so that a node which did not know the rule for a moment would
+/// show it.
+fn a_node_that_returns_waits() {
+    let mut cluster = Cluster::running(&TWO);
+    let (sink, other) = (Sink::ok(), Sink::ok());
+    let name = sink.address.to_string();
+    assert_eq!(order(&cluster, 0, "PUT", &name, r#"{"paused": true}"#).status, 200);
+    await_shown(&cluster, &TWO, &name, "paused", &true.into());
+    create(&cluster, 100, &sink, Order::once(1_000).times(600).factor(2));
+    create(&cluster, 10, &other, Order::once(1_000).times(600).factor(2));
+    for round in 0..4 {
+        cluster.kill(1);
+        cluster.start(1);
+        cluster.await_alive(&TWO);
+        let before = other.pops().len();
+        until("the other destination to be called on", || {
+            (other.pops().len() >= before + 40).then_some(())
+        });
+        assert_eq!(sink.pops().len(), 0, "round {round}: {:?}", paths(&sink));
+    }
+    // With nobody to tell the rule, the node begins soon.
+    cluster.kill(1);
+    cluster.kill(0);
+    let before = other.pops().len();
+    cluster.start(1);
+    create_at(&cluster, 1, &other);
+    until("a node alone to call", || (other.pops().len() > before).then_some(()));
+}
+
+fn create_at(cluster: &Cluster, place: usize, sink: &Sink) {
+    let document = Order::once(100).document(&sink.uri("/alone"), "x");
+    until("the node to take a timer", || {
+        let answer = cluster.request(place, "POST", "/timers", &document);
+        (answer.status == 200).then_some(())
+    });
 }
 
 fn the_living_nodes_share_a_rate() {

@@ -12,6 +12,9 @@ use super::model::{
     CALENDAR_POPS_MAX, Checked, HostMirror, Model, Moment, Pop, TROUBLE_FAILURES, Write, broken,
 };
 
+/// A pop that has been due for so long is in the list of its host, if the core got any time.
+const WAITED_MS: u64 = 600;
+
 /// Returns the content of a callback. It is made from the name of the write, so that any mix-up
 /// shows.
 pub fn opaque(name: usize, bytes: u32) -> Vec<u8> {
@@ -85,6 +88,7 @@ impl Model {
         self.windows.see(id, &write, start, &story)?;
         write.start = Some(start);
         self.next_in_order(begun, &write, &story)?;
+        self.makes_up_for_none(begun, &write, &story)?;
         self.version_rises(begun, &story)?;
         let failed = if sequence == write.next { write.failed } else { 0 };
         if begun.attempt.is_first != (failed == 0) {
@@ -133,10 +137,30 @@ impl Model {
         for skipped in write.next..sequence {
             let give_up_at = write.give_up_at(skipped, self.give_up_ms);
             let failed = skipped == write.next && write.failed > 0;
-            let had_reason = failed || host.was_in_trouble_since(give_up_at);
+            // What waits as its rule is taken away may then wait for a place.
+            let has_waited = host.ruled_at.is_some_and(|at| at >= write.due(write.next));
+            let had_reason = failed || has_waited || host.was_in_trouble_since(give_up_at);
             if begun.now.mono.tick_floor().0 < give_up_at || !had_reason {
                 return broken("T5", format!("{story}: skips {skipped} without a failure"));
             }
+        }
+        Ok(())
+    }
+
+    /// Checks F6: when the rule of a host is taken away, a repeating timer makes its present pop, and
+    /// none that it missed.
+    fn makes_up_for_none(&self, begun: &Begun<'_>, write: &Write, story: &str) -> Checked {
+        let wish = write.wish.expect("asked before");
+        let host = &self.hosts[usize::from(begun.core)][wish.host as usize];
+        let Some(unruled_at) = host.ruled_at.filter(|_| !host.is_ruled) else { return Ok(()) };
+        let (sequence, due) = (begun.attempt.ticket.sequence, begun.attempt.due.0);
+        let is_again = write.stale_in_a_row > 0;
+        // A core without time may not have come to the pop before.
+        let has_waited = due + WAITED_MS <= unruled_at && begun.attempt.is_first && !is_again;
+        let next_due = due.saturating_add(wish.interval_ms);
+        let is_missed = sequence < write.pops() && next_due <= begun.now.mono.tick_floor().0;
+        if has_waited && is_missed && write.cron().is_none() && !host.held_back_since(due) {
+            return broken("F6", format!("{story}: due at {due}, no rule since {unruled_at}"));
         }
         Ok(())
     }

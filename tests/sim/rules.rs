@@ -1,5 +1,5 @@
-//! What rules of destinations must do to callbacks: rate (F1), places (F2), pause (F3), and that
-//! what may go on does (F4). Cores take a new rule in their next turn, so F1, F2 and F4 are checked
+//! What rules of destinations must do to callbacks: rate (F1), places (F2), pause (F3), that what may
+//! go on does (F4), and that a timer makes up for no pop that it missed (F6). Cores take a new rule in their next turn, so F1, F2 and F4 are checked
 //! from when all have it.
 
 use std::sync::Arc;

@@ -404,8 +404,10 @@ impl Driver for Turn<'_> {
         let numbers = [name as u64, ticket.sequence, outcome.number(), node as u64];
         world.trace.add(world.now_ns, "told", numbers);
         world.model.told(name, ticket.sequence, at, world.now_ns, outcome);
-        if outcome == CallbackOutcome::Delivered {
-            world.doom(node, Doom::Delivered);
+        match outcome {
+            CallbackOutcome::Delivered => world.doom(node, Doom::Delivered),
+            CallbackOutcome::Gone => world.wants_no_more(ticket.id.0),
+            _ => {}
         }
         Some((ticket, outcome))
     }

@@ -6,13 +6,19 @@
 //! - H1: a timer whose pause is acknowledged does not pop, whichever nodes die, freeze and return.
 //! - H2: a timer all of whose times came before it was resumed makes its last pop then.
 //! - H3: a timer that is run makes a pop then.
+//!
+//! The servers of some of these timers want no more of them: they answer 410 after a while, during
+//! which the timers are paused. To the model that is a delete, as soon as it certainly counts.
 
-use chronos::shard::effects::{Answer, Refusal};
+use chronos::shard::effects::{Answer, CallbackOutcome, Refusal};
+use chronos::wire::attributes::RetryPolicy;
 use chronos::wire::timer_action::TimerAction;
+use kit::simulator::callback_world::Ending;
 use kit::simulator::random::{Purpose, Stream};
 
 use super::disturbances::RECOVERY_NS;
 use super::model::{Checked, Closed, MS, Model, RANK_NS, TALK_NS, Write, broken};
+use super::options::Options;
 use super::story_plan::{Kind, Operation, Story, Target, Wish};
 use super::world::{Event, World};
 
@@ -21,6 +27,20 @@ const NAMES: usize = 30_000;
 /// The ids of such timers begin here.
 const IDS: u64 = 0xc000_0000_0000_0000;
 const IDS_END: u64 = 0xd000_0000_0000_0000;
+
+/// Of these the ids of timers whose servers want no more of them begin here.
+const ENDING_IDS: u64 = 0xcf00_0000_0000_0000;
+/// What ends them has names from here on.
+const ENDS: usize = 1 << 40;
+
+/// Whether the server of this timer wants no more of it.
+pub fn is_ending(id: u64) -> bool {
+    (ENDING_IDS..IDS_END).contains(&id)
+}
+
+fn name_of_end(id: u64) -> usize {
+    ENDS + (id - ENDING_IDS) as usize
+}
 
 /// Whether clients do something with this timer.
 pub fn is_held(id: u64) -> bool {
@@ -54,7 +74,6 @@ impl Act {
 pub fn holds(story: &mut Story) {
     let options = &story.options;
     let draw = &mut Stream::keyed(options.seed, Purpose::Rarities, 151);
-    let nodes = options.all_nodes() as u64;
     for timer in 0..draw.range(4, 12) {
         let host = draw.range(0, u64::from(options.hosts) - 1) as u32;
         let interval_ms = draw.range(1_500, 16_000);
@@ -63,17 +82,9 @@ pub fn holds(story: &mut Story) {
         let wish = Wish { interval_ms, repeat_for_ms, host, factor: 0, policy: None };
         let target = Target::Chosen(IDS + timer);
         let mut at_ms = draw.range(4_000, options.safety_ms / 2);
-        let mut make = |draw: &mut Stream, place: u64, at_ms: u64, kind: Kind| {
-            story.operations.push(Operation {
-                name: options.operations + NAMES + (timer * 16 + place) as usize,
-                at_ns: at_ms * MS + draw.range(0, MS),
-                node: draw.range(0, nodes - 1) as usize,
-                kind,
-                patience_ms: 3_000,
-                loses_reply: draw.chance(5),
-            });
-        };
-        make(draw, 0, at_ms, Kind::Update(target, wish));
+        let name = NAMES + timer as usize * 16;
+        let made = &mut story.operations;
+        make(options, draw, made, (name, at_ms, Kind::Update(target, wish)));
         for place in 1..draw.range(3, 8) {
             at_ms += draw.pick(&[5, 300, 1_200, 5_000, 20_000]);
             let action = match draw.range(0, 9) {
@@ -81,10 +92,54 @@ pub fn holds(story: &mut Story) {
                 5..9 => TimerAction::Resume,
                 _ => TimerAction::RunNow,
             };
-            make(draw, place, at_ms, Kind::Act(target, action));
+            make(options, draw, made, (name + place as usize, at_ms, Kind::Act(target, action)));
         }
     }
     story.operations.sort_by_key(|operation| (operation.at_ns, operation.name));
+}
+
+/// Adds timers that are paused while their servers are about to say that they want no more.
+pub fn ends(story: &mut Story) {
+    let options = &story.options;
+    let draw = &mut Stream::keyed(options.seed, Purpose::Rarities, 152);
+    for timer in 0..draw.range(3, 8) {
+        let host = draw.range(0, u64::from(options.hosts) - 1) as u32;
+        let interval_ms = draw.range(4_000, 9_000);
+        let repeat_for_ms = interval_ms * draw.pick(&[1, 1, 3]);
+        let policy = Some(RetryPolicy::default());
+        let wish = Wish { interval_ms, repeat_for_ms, host, factor: 0, policy };
+        let target = Target::Chosen(ENDING_IDS + timer);
+        let mut at_ms = draw.range(4_000, options.safety_ms / 2);
+        let name = 2 * NAMES + timer as usize * 16;
+        let made = &mut story.operations;
+        make(options, draw, made, (name, at_ms, Kind::Update(target, wish)));
+        at_ms += interval_ms + draw.range(30, 200);
+        let pause = Kind::Act(target, TimerAction::Pause);
+        make(options, draw, made, (name + 1, at_ms, pause));
+        if draw.chance(30) {
+            let resume = Kind::Act(target, TimerAction::Resume);
+            make(options, draw, made, (name + 2, at_ms + draw.range(20, 500), resume));
+        }
+        at_ms += draw.pick(&[3_000, 10_000]);
+        make(options, draw, made, (name + 3, at_ms, Kind::Act(target, TimerAction::Resume)));
+    }
+    story.operations.sort_by_key(|operation| (operation.at_ns, operation.name));
+}
+
+fn make(
+    options: &Options,
+    draw: &mut Stream,
+    made: &mut Vec<Operation>,
+    (name, at_ms, kind): (usize, u64, Kind),
+) {
+    made.push(Operation {
+        name: options.operations + name,
+        at_ns: at_ms * MS + draw.range(0, MS),
+        node: draw.range(0, options.all_nodes() as u64 - 1) as usize,
+        kind,
+        patience_ms: 3_000,
+        loses_reply: draw.chance(5),
+    });
 }
 
 impl Model {
@@ -222,6 +277,35 @@ impl Model {
 }
 
 impl World {
+    /// How the host of a timer whose server wants no more of it ends a callback that it would take:
+    /// late, so that the timer may be paused before.
+    pub fn answers_gone(&self, id: u64, ending: &mut Ending, outcome: &mut CallbackOutcome) {
+        if is_ending(id) && *outcome == CallbackOutcome::Delivered {
+            *outcome = CallbackOutcome::Gone;
+            ending.after_ns = self.options.callbacks.timeout_ms * MS * 4 / 5;
+        }
+    }
+
+    /// Notes that a node learns that the server of a timer wants no more of it.
+    pub fn wants_no_more(&mut self, id: u64) {
+        let name = name_of_end(id);
+        if !self.model.writes.contains_key(&name) {
+            self.model.asked(Some(id), Write::new(name, None, self.now_ns, 1));
+            self.schedule(self.now_ns + self.model.talk_ns, Event::NoMore(id));
+        }
+    }
+
+    /// All nodes have heard that a timer has ended, unless a client did something with it at the
+    /// same time.
+    pub fn has_no_more(&mut self, id: u64) {
+        let name = name_of_end(id);
+        let sent_ns = self.model.writes[&name].sent_ns;
+        let is_beside = |act: &Act| act.closed.is_none_or(|(at_ns, _)| at_ns >= sent_ns);
+        if !self.model.acts_on(id).any(is_beside) {
+            self.model.closed(name, self.now_ns, Closed::Done);
+        }
+    }
+
     /// Takes the answer to an action.
     pub fn action_answered(&mut self, name: usize, answer: &Answer) -> Checked {
         let act = self.model.acts.iter().find(|act| act.name == name).cloned();

@@ -59,10 +59,12 @@ pub enum Rarity {
     Keys = 26,
     /// Clients pause timers, resume them and run them (see `holds.rs`).
     Holds = 27,
+    /// Clients pause timers whose servers want no more of them (see `holds.rs`).
+    Ends = 28,
 }
 
 impl Rarity {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::OldFiles,
         Self::Twins,
         Self::LateStarts,
@@ -80,6 +82,7 @@ impl Rarity {
         Self::Matches,
         Self::Keys,
         Self::Holds,
+        Self::Ends,
     ];
 }
 
@@ -97,11 +100,11 @@ impl Rarities {
             let percent = match (kind, trouble) {
                 (Rarity::LongIntervals, Trouble::Plot) => PERCENT_OF_SOME,
                 (
-                    Rarity::Claims | Rarity::Matches | Rarity::Keys | Rarity::Holds,
+                    Rarity::Claims | Rarity::Matches | Rarity::Keys | Rarity::Holds | Rarity::Ends,
                     Trouble::None,
                 ) => PERCENT_OF_SOME,
                 (Rarity::Keys, Trouble::OneAtATime) if !has_operator => 2 * PERCENT,
-                (Rarity::Keys | Rarity::Matches, _) => 0,
+                (Rarity::Keys | Rarity::Matches | Rarity::Ends, _) => 0,
                 (Rarity::LongIntervals, _) | (_, Trouble::Plot) => 0,
                 (Rarity::Pauses, Trouble::OneAtATime) if !has_operator => PERCENT_OF_SOME,
                 (Rarity::Pauses, _) => 0,
@@ -161,7 +164,8 @@ pub fn rare_faults(options: &Options, made: &mut Vec<(u64, Fault)>) {
             Rarity::Rules => rules::orders(draw, options, made),
             // The plots and the limits of the node make these.
             Rarity::LongIntervals | Rarity::Pauses | Rarity::NoRoom => {}
-            Rarity::Claims | Rarity::Matches | Rarity::Keys | Rarity::Holds => {}
+            Rarity::Claims | Rarity::Matches | Rarity::Keys => {}
+            Rarity::Holds | Rarity::Ends => {}
         }
     }
 }

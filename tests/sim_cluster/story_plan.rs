@@ -10,7 +10,7 @@ use kit::simulator::random::{Purpose, Stream};
 use super::claims::claims;
 use super::conditions::{keys, matches};
 use super::disks::{all_at_once, long_absence};
-use super::holds::holds;
+use super::holds::{ends, holds};
 use super::options::{Options, Trouble};
 use super::pauses::pauses;
 use super::policies::with_policies;
@@ -250,6 +250,9 @@ impl Story {
         keys(&mut story);
         if story.options.rarities.kinds.contains(&Rarity::Holds) {
             holds(&mut story);
+        }
+        if story.options.rarities.kinds.contains(&Rarity::Ends) {
+            ends(&mut story);
         }
         long_absence(&mut story);
         all_at_once(&mut story);

@@ -83,6 +83,8 @@ pub enum Event {
     },
     /// An action must have made a pop.
     Acted(usize),
+    /// A server wanted no more of a timer a while ago.
+    NoMore(u64),
     Check,
     Heal,
     Clean,
@@ -329,6 +331,7 @@ impl World {
                 self.model.is_taken_over((name, sequence), died_ns, self.now_ns)?;
             }
             Event::Acted(name) => self.model.has_acted(name, self.now_ns)?,
+            Event::NoMore(id) => self.has_no_more(id),
             Event::Check => {
                 self.trace.add(self.now_ns, "check", [self.carried, 0, 0, 0]);
                 self.answers_in_time()?;
@@ -425,12 +428,14 @@ impl World {
         let at = pops.len();
         let is_doubled = pops.iter().any(|other| other.served_ns.is_some());
         let key = (name as u64) << 32 ^ ticket.sequence << 12 ^ at as u64;
-        let ending = self.callbacks.attempt(host, key, (at % 3) as u32);
+        let mut ending = self.callbacks.attempt(host, key, (at % 3) as u32);
+        let mut outcome = outcome_of(&ending);
+        self.answers_gone(ticket.id.0, &mut ending, &mut outcome);
         let ended_ns = self.now_ns + ending.after_ns;
-        let served_ns = (ending.outcome == Outcome::Delivered).then_some(ended_ns);
+        let served_ns = (outcome == CallbackOutcome::Delivered).then_some(ended_ns);
         self.model.doubled += u64::from(is_doubled);
         pops.push(Attempted { place, begun_ns: self.now_ns, served_ns, told: None });
-        self.running.push(Running { ticket, name, outcome: outcome_of(&ending), at });
+        self.running.push(Running { ticket, name, outcome, at });
         let attempt = self.running.len() - 1;
         self.schedule(ended_ns, Event::Ended { place, attempt });
         self.doom(place.node, Doom::Callback);

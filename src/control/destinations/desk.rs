@@ -7,25 +7,29 @@ use std::time::{Duration, Instant, SystemTime};
 
 use axum::http::StatusCode;
 use serde_json::Value;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
 use super::book::{Book, messages, read};
 use super::document::{Known, Page};
 use super::file::OrdersFile;
+use super::hold::Hold;
 use crate::base::destinations::{DestinationTable, Rule};
 use crate::control::config::settings::Config;
 use crate::node::NodeHandle;
 use crate::node::commands::{Command, Commander};
 use crate::node::destinations::{DestinationRules, Heard, Survey};
+use crate::node::meters::CoreMeters;
 use crate::wire::destination::{Ordered, destination_of, parse_rule};
 use crate::wire::timer_json::JsonScratch;
 
 /// How often the desk takes what other nodes tell.
 const HEAR_EVERY: Duration = Duration::from_millis(250);
-/// After so many of these it tells other nodes all orders again: a node that was away hears of them
-/// at the latest then.
-const TELL_AFTER: u32 = 20;
+/// How often it does while callbacks wait for that.
+const HEAR_EVERY_ON_HOLD: Duration = Duration::from_millis(10);
+/// How often it tells other nodes all orders again: a node that was away hears of them at the
+/// latest then.
+const TELL_EVERY: Duration = Duration::from_secs(5);
 /// Longest wait for the cores.
 const SURVEY_WAIT: Duration = Duration::from_secs(1);
 const SURVEY_PAUSE: Duration = Duration::from_millis(1);
@@ -39,13 +43,15 @@ struct State {
     book: Book,
     table: Arc<DestinationTable>,
     file: Option<OrdersFile>,
+    /// `None`: callbacks do not wait for the rules of other members.
+    hold: Option<Hold>,
 }
 
 /// The cores of a node.
 #[derive(Debug)]
 struct Cores {
     commander: Commander,
-    count: usize,
+    meters: Arc<[CoreMeters]>,
     /// This node in the stamps of orders.
     node: u32,
 }
@@ -91,15 +97,21 @@ impl DestinationDesk {
         Self { state: Mutex::new(state), ..Self::default() }
     }
 
-    /// The rules at the start.
-    pub(crate) fn table(&self) -> Arc<DestinationTable> {
+    /// The rules at the start, for a node that has other members, or has none.
+    pub(crate) fn first_table(&self, is_alone: bool) -> Arc<DestinationTable> {
+        if is_alone { self.table() } else { Arc::new(DestinationTable::hold()) }
+    }
+
+    fn table(&self) -> Arc<DestinationTable> {
         Arc::clone(&self.state().table)
     }
 
-    /// The same desk, in front of cores that have been started with [`DestinationDesk::table`].
+    /// The same desk, in front of cores that have been started with
+    /// [`DestinationDesk::first_table`].
     pub(crate) fn with_cores(self, node: &NodeHandle) -> Self {
-        let (commander, count) = (node.commander(), node.meters.len());
-        let cores = Cores { commander, count, node: node.view.own_hash().0 };
+        let (commander, meters) = (node.commander(), Arc::clone(&node.meters));
+        self.state().hold = Hold::new(node.view.connected_nodes(), Instant::now());
+        let cores = Cores { commander, meters, node: node.view.own_hash().0 };
         Self { cores: Some(cores), ..self }
     }
 
@@ -112,25 +124,27 @@ impl DestinationDesk {
 
     /// Takes what other nodes tell, and tells them, until the future is dropped.
     pub(crate) async fn listen(&self) {
-        let mut look = interval(HEAR_EVERY);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut looks = 0;
+        let mut told_at = None::<Instant>;
         loop {
-            look.tick().await;
             self.hear();
-            looks += 1;
-            if looks % TELL_AFTER == 1 {
+            if told_at.is_none_or(|at| at.elapsed() >= TELL_EVERY) {
+                told_at = Some(Instant::now());
                 let mut state = self.state();
                 let all = state.book.messages();
                 self.tell(&mut state, all);
             }
+            sleep(if self.is_on_hold() { HEAR_EVERY_ON_HOLD } else { HEAR_EVERY }).await;
         }
     }
 
     fn hear(&self) {
         let mut state = self.state();
         let mut taken = 0_usize;
-        while let Some(lines) = self.heard.next() {
+        while let Some((peer, lines)) = self.heard.next() {
+            if lines.is_empty() {
+                state.hold.iter_mut().for_each(|hold| hold.note(peer));
+                continue;
+            }
             let now_ms = wall_ms();
             let orders = read(&lines).0.into_iter();
             taken += orders.filter(|one| state.book.take(one.clone(), now_ms)).count();
@@ -142,6 +156,19 @@ impl DestinationDesk {
             }
             self.tell(&mut state, Vec::new());
         }
+    }
+
+    /// Whether callbacks wait for the rules of other members. If they need not wait any more, the
+    /// cores are told the rules.
+    fn is_on_hold(&self) -> bool {
+        let mut state = self.state();
+        let (Some(hold), Some(cores)) = (&state.hold, &self.cores) else { return false };
+        let is_over = hold.is_over(&cores.meters, Instant::now());
+        if is_over {
+            state.hold = None;
+            self.tell(&mut state, Vec::new());
+        }
+        !is_over
     }
 
     /// Sets the rule of a destination from the body of a request.
@@ -219,18 +246,18 @@ impl DestinationDesk {
         name: Option<&str>,
     ) -> Result<Vec<crate::shard::effects::HostState>, Unanswered> {
         let Some(cores) = &self.cores else { return Ok(Vec::new()) };
-        let survey = Arc::new(Survey::new(cores.count, name));
+        let survey = Arc::new(Survey::new(cores.meters.len(), name));
         cores.commander.command(&Command::Survey(Arc::clone(&survey)));
         let deadline = Instant::now() + SURVEY_WAIT;
         let (mut hosts, mut answered) = (Vec::new(), 0);
-        while answered < cores.count {
+        while answered < cores.meters.len() {
             match survey.next() {
                 Some(part) => {
                     answered += 1;
                     hosts.extend(part);
                 }
                 None if Instant::now() > deadline => {
-                    let told = format!("{answered} of {} cores have answered", cores.count);
+                    let told = format!("{answered} of {} cores have answered", cores.meters.len());
                     return Err((StatusCode::SERVICE_UNAVAILABLE, told));
                 }
                 None => tokio::time::sleep(SURVEY_PAUSE).await,
@@ -243,7 +270,11 @@ impl DestinationDesk {
     fn tell(&self, state: &mut State, tell: Vec<Box<[u8]>>) {
         state.table = Arc::new(state.book.table(&state.table));
         let Some(cores) = &self.cores else { return };
-        let (table, heard) = (Arc::clone(&state.table), self.heard.clone());
+        let table = match state.hold {
+            Some(_) => Arc::new(DestinationTable::hold()),
+            None => Arc::clone(&state.table),
+        };
+        let heard = self.heard.clone();
         let all = Arc::new(state.book.messages());
         let rules = DestinationRules { table, tell, all, heard };
         cores.commander.command(&Command::Destinations(Arc::new(rules)));

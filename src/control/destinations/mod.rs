@@ -4,3 +4,4 @@ mod book;
 pub(crate) mod desk;
 mod document;
 mod file;
+mod hold;

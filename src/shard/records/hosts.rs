@@ -51,6 +51,9 @@ pub struct Host {
     pub(super) is_queued: bool,
     /// When the host was paused last. Its last pops are tried for a while after that.
     pub resumed_at: Tick,
+    /// When a rule last ceased to hold and none took its place. Pops that were due by then may have
+    /// waited for the rule.
+    pub unruled_at: Tick,
     pub(super) pace: Pace,
 }
 
@@ -271,6 +274,7 @@ impl Hosts {
             flow: self.flows.of(self.authorities.text(authority)),
             is_queued: false,
             resumed_at: Tick(0),
+            unruled_at: Tick(0),
             pace: Pace::default(),
         };
         self.unproven += usize::from(!is_proven);

@@ -23,13 +23,18 @@ impl Hosts {
         let mut waiting = Vec::new();
         for (place, host) in (0..).zip(&mut self.places) {
             let Some(host) = host else { continue };
-            let before = former.all().get(host.flow.place());
+            // A pop that waited for the rules to be known waited for none of them.
+            let before = former.all().get(host.flow.place()).filter(|_| !former.is_hold());
+            let was_ruled = before.is_some();
             host.flow = self.flows.of(self.authorities.text(host.authority));
             host.is_queued = false;
             let after = self.flows.destination(host.flow);
             let is_paused = |one: Option<&Destination>| one.is_some_and(|one| one.rule.is_paused);
             if is_paused(before) && !is_paused(after) {
                 host.resumed_at = tick;
+            }
+            if was_ruled && !host.has_rule() {
+                host.unruled_at = tick;
             }
             if host.flow != FlowId::NONE {
                 self.flows.get(host.flow).taken += host.in_flight;
