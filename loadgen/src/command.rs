@@ -72,6 +72,24 @@ pub enum Job {
     Man(ManFlags),
 }
 
+impl Job {
+    /// Whether it prints JSON. Then it shows no progress.
+    pub fn is_json(&self) -> bool {
+        match self {
+            Job::Scenario(_, flags) => flags.json,
+            Job::Ratio(flags) => flags.json,
+            Job::Cluster(flags) => flags.json,
+            Job::Timestamps(flags) => flags.json,
+            Job::Against(flags) => flags.json,
+            Job::Journal(flags) => flags.json,
+            Job::Bulk(flags) => flags.json,
+            Job::List(flags) => flags.json,
+            Job::Handshakes(flags) => flags.json,
+            Job::Sink(_) | Job::Reference(_) | Job::Completions(_) | Job::Man(_) => false,
+        }
+    }
+}
+
 /// The whole command line, with the defaults of every scenario.
 pub fn command() -> Command {
     let mut root = Command::new("chronos-loadgen")

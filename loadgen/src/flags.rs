@@ -11,7 +11,7 @@ use crate::arrival::Rate;
 use crate::sink::SinkMode;
 
 /// Where the node listens by default.
-const TARGET: &str = "127.0.0.1:7253";
+pub const TARGET: &str = "127.0.0.1:7253";
 
 /// Flags of every scenario. `Scenario::defaults` gives the defaults that differ by scenario.
 #[derive(Args, Clone, Debug)]
@@ -55,7 +55,7 @@ pub struct ScenarioFlags {
     /// Core for the client's thread
     #[arg(long, value_name = "CORE", help_heading = "Load")]
     pub core: Option<usize>,
-    /// Process whose CPU time and memory are measured
+    /// Process whose CPU time and memory are measured: the node's, as `pidof chronos` tells it
     #[arg(long, value_name = "PID", help_heading = "Load")]
     pub server_pid: Option<u32>,
     /// Timers: to create, or to keep alive (churn, ralf)
@@ -90,6 +90,14 @@ pub struct ScenarioFlags {
     /// The token that requests show, where the node wants one
     #[arg(long, value_name = "TOKEN", help_heading = "Load")]
     pub token: Option<String>,
+    /// At the end delete the timers that are left: all whose callbacks go where those of this run
+    /// went
+    #[arg(long, help_heading = "Timers")]
+    pub delete: bool,
+    /// The node's admin API, for --delete [default: with --token the node itself, otherwise port
+    /// 7254 of its address]
+    #[arg(long, value_name = "ADDRESS", help_heading = "Timers")]
+    pub admin: Option<SocketAddr>,
     #[command(flatten)]
     pub sink: SinkFlags,
     /// Print JSON in place of text

@@ -1,30 +1,37 @@
 //! The report as one page, without scripts, fonts or images from elsewhere. The page can be read on
-//! light and dark screens and on paper.
+//! light and dark screens, on telephones and on paper. Lateness comes first: that is what a timer
+//! service is for.
 
 use std::fmt::Write;
 
-use crate::chart::{distribution, escape, percentile_curve, timeline};
+use crate::chart::{
+    Frame, distribution, escape, percentile_curve, percentiles_over_time, timeline,
+};
 use crate::histogram::BUCKET_NS;
-use crate::report::{Report, duration_text, grouped};
+use crate::report::{Report, Row, duration_text, grouped};
+use crate::scenario::kind::Scenario;
 
 const STYLE: &str = include_str!("html/style.css");
 
 /// The report as a whole HTML page.
 pub fn page(report: &Report) -> String {
+    let about = Scenario::ALL.into_iter().find(|each| each.name() == report.scenario);
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
          <title>chronos-loadgen {0}</title><style>{STYLE}</style></head><body><main>\
-         <header><div><p class=\"eyebrow\">Chronos load generator</p><h1>{0}</h1></div>\
-         <span class=\"badge {1}\">{2}</span></header>",
+         <header><div><p class=\"eyebrow\">Chronos load generator</p><h1>{0}</h1>\
+         <p class=\"about\">{3}</p></div><span class=\"badge {1}\">{2}</span></header>",
         escape(&report.scenario),
         if report.passed { "good" } else { "bad" },
-        if report.passed { "passed" } else { "failed" }
+        if report.passed { "passed" } else { "failed" },
+        about.map_or(String::new(), |scenario| escape(scenario.about()))
     );
     lines(&mut page, "problem", &report.problems);
     tiles(&mut page, report);
     charts(&mut page, report);
-    tables(&mut page, report);
+    percentiles(&mut page, report);
+    numbers(&mut page, report);
     lines(&mut page, "note", &report.notes);
     let machine = &report.machine;
     // Writing to a String cannot fail.
@@ -51,19 +58,21 @@ fn lines(page: &mut String, class: &str, texts: &[String]) {
 /// Writes the most important figures as tiles.
 fn tiles(page: &mut String, report: &Report) {
     let mut all: Vec<(&str, String, &str)> = Vec::new();
-    if let Some(requests) = &report.requests {
-        all.push(("requests per second", grouped(requests.per_second.round() as u64), ""));
-        all.push(("latency p50", duration_text(requests.latency_us.p50), ""));
-        all.push(("latency p99", duration_text(requests.latency_us.p99), ""));
-    }
     if let Some(pops) = &report.pops {
-        all.push(("pops per second", grouped(pops.per_second.round() as u64), ""));
         all.push(("lateness p50", duration_text(pops.lateness_us.p50), ""));
         all.push(("lateness p99", duration_text(pops.lateness_us.p99), ""));
+        all.push(("lateness p99.9", duration_text(pops.lateness_us.p99_9), ""));
         let wrong = pops.early + pops.lost + pops.doubled;
         let class = if wrong == 0 { "good" } else { "bad" };
-        let text = format!("{} / {} / {}", pops.early, pops.lost, pops.doubled);
+        let text = [pops.early, pops.lost, pops.doubled].map(grouped).join(" / ");
         all.push(("early / lost / doubled", text, class));
+        all.push(("pops per second", grouped(pops.per_second.round() as u64), ""));
+    }
+    if let Some(requests) = &report.requests {
+        all.push(("latency p50", duration_text(requests.latency_us.p50), ""));
+        all.push(("latency p99", duration_text(requests.latency_us.p99), ""));
+        all.push(("latency p99.9", duration_text(requests.latency_us.p99_9), ""));
+        all.push(("requests per second", grouped(requests.per_second.round() as u64), ""));
     }
     let server = &report.server;
     for (name, value) in [
@@ -88,46 +97,71 @@ fn tiles(page: &mut String, report: &Report) {
     page.push_str("</div>");
 }
 
+/// Writes a chart under its title: once for wide pages and once for telephones. The style sheet
+/// shows one of the two.
+fn card(
+    page: &mut String,
+    title: &str,
+    text: &str,
+    names: &[&str],
+    draw: impl Fn(Frame) -> String,
+) {
+    let _ = write!(page, "<section class=\"card\"><h2>{title}</h2><p class=\"muted\">{text}</p>");
+    if names.len() > 1 {
+        page.push_str("<p class=\"legend\">");
+        for (index, name) in names.iter().enumerate() {
+            let _ = write!(page, "<span class=\"key s{index}\">{}</span>", escape(name));
+        }
+        page.push_str("</p>");
+    }
+    for (class, frame) in [("wide", Frame::WIDE), ("narrow", Frame::NARROW)] {
+        let _ = write!(page, "<div class=\"{class}\">{}</div>", draw(frame));
+    }
+    page.push_str("</section>");
+}
+
 fn charts(page: &mut String, report: &Report) {
     let drawings = &report.drawings;
     let bucket_s = BUCKET_NS as f64 / 1e9;
-    let mut card = |title: &str, text: &str, names: &[&str], svg: String| {
-        let _ =
-            write!(page, "<section class=\"card\"><h2>{title}</h2><p class=\"muted\">{text}</p>");
-        if names.len() > 1 {
-            page.push_str("<p class=\"legend\">");
-            for (index, name) in names.iter().enumerate() {
-                let _ = write!(page, "<span class=\"key s{index}\">{}</span>", escape(name));
-            }
-            page.push_str("</p>");
-        }
-        page.push_str(&svg);
-        page.push_str("</section>");
-    };
     let kinds = [
-        ("Latency", &drawings.latency, "From the intended send time to the answer"),
-        ("Lateness", &drawings.lateness, "From the due time to the arrival at the sink"),
+        (
+            "Lateness",
+            "From the due time to the arrival at the sink",
+            (&drawings.lateness, &drawings.lateness_over_time),
+            ("Pops per second", &drawings.pops, "From the first pop on."),
+        ),
+        (
+            "Latency",
+            "From the intended send time to the answer",
+            (&drawings.latency, &drawings.latency_over_time),
+            ("Answers per second", &drawings.answers, "Over the measured time."),
+        ),
     ];
-    for (word, series, text) in kinds {
-        if series.iter().all(|(_, values)| values.is_empty()) {
-            continue;
+    for (word, text, (series, times), (count_title, counts, count_text)) in kinds {
+        if series.iter().any(|(_, values)| !values.is_empty()) {
+            let title = format!("{word} over time");
+            let names = ["p50", "p99", "highest"];
+            card(page, &title, &format!("{text}, logarithmic."), &names, |frame| {
+                let moments = times.moments(frame.points_max());
+                percentiles_over_time(frame, &title, &moments, times.seconds())
+            });
+            let names: Vec<&str> = series.iter().map(|(name, _)| name.as_str()).collect();
+            let title = format!("{word} distribution");
+            let text = "The share of the values in each bar. Dashed: percentiles.";
+            card(page, &title, text, &names, |frame| distribution(frame, &title, series));
+            let title = format!("{word} by percentile");
+            let text = "The further right, the rarer: each step is ten times fewer.";
+            card(page, &title, text, &names, |frame| percentile_curve(frame, &title, series));
         }
-        let names: Vec<&str> = series.iter().map(|(name, _)| name.as_str()).collect();
-        let title = format!("{word} distribution");
-        card(&title, &format!("{text}, logarithmic."), &names, distribution(&title, series));
-        let title = format!("{word} by percentile");
-        let text = "The further right, the rarer: each step is ten times fewer.";
-        card(&title, text, &names, percentile_curve(&title, series));
-    }
-    let times = [("Answers per second", &drawings.answers), ("Pops per second", &drawings.pops)];
-    for (title, counts) in times {
         if counts.len() > 1 {
-            card(title, "Over the measured time.", &[], timeline(title, counts, bucket_s));
+            card(page, count_title, count_text, &[], |frame| {
+                timeline(frame, count_title, counts, bucket_s)
+            });
         }
     }
 }
 
-fn tables(page: &mut String, report: &Report) {
+fn percentiles(page: &mut String, report: &Report) {
     page.push_str(
         "<section class=\"card\"><h2>Percentiles</h2><div class=\"scroll\"><table><thead><tr>\
          <th></th><th>count</th><th>mean</th><th>p50</th><th>p90</th><th>p99</th><th>p99.9</th>\
@@ -140,12 +174,18 @@ fn tables(page: &mut String, report: &Report) {
         }
         page.push_str("</tr>");
     }
-    page.push_str(
-        "</tbody></table></div></section><section class=\"card\"><h2>Numbers</h2>\
-         <table class=\"pairs\"><tbody>",
-    );
-    for (name, value) in report.rows() {
-        let _ = write!(page, "<tr><th>{}</th><td>{}</td></tr>", escape(&name), escape(&value));
+    page.push_str("</tbody></table></div></section>");
+}
+
+/// Writes the figures, and what each means.
+fn numbers(page: &mut String, report: &Report) {
+    page.push_str("<section class=\"card\"><h2>Numbers</h2><table class=\"pairs\"><tbody>");
+    for Row { name, value, meaning } in report.rows() {
+        let _ = write!(page, "<tr><th>{}", escape(&name));
+        if !meaning.is_empty() {
+            let _ = write!(page, "<p class=\"muted\">{}</p>", escape(meaning));
+        }
+        let _ = write!(page, "</th><td>{}</td></tr>", escape(&value));
     }
     page.push_str("</tbody></table></section>");
 }
@@ -155,6 +195,7 @@ mod tests {
     use super::*;
     use crate::histogram::new_histogram;
     use crate::machine::Machine;
+    use crate::over_time::OverTime;
     use crate::report::{Drawings, Own, Percentiles, Pops, Requests, Server};
 
     fn report() -> Report {
@@ -188,11 +229,20 @@ mod tests {
             lateness_us_during: None,
         };
         let both = vec![("all".to_owned(), latency.clone()), ("during <it>".to_owned(), latency)];
+        let mut over_time = OverTime::default();
+        for tenth in (0..100u64).filter(|tenth| tenth % 40 != 7) {
+            for _ in 0..50 {
+                let ns = random.exponential(300_000.0 + 9_000.0 * tenth as f64) + 40_000.0;
+                over_time.note(tenth * BUCKET_NS, ns as u64);
+            }
+        }
         let drawings = Drawings {
             latency: both.clone(),
             lateness: both,
             answers: (0..100).map(|i| 9000 + i % 7).collect(),
             pops: vec![1, 2, 0],
+            latency_over_time: over_time.clone(),
+            lateness_over_time: over_time,
         };
         Report {
             scenario: "herd".to_owned(),
@@ -204,6 +254,7 @@ mod tests {
             machine: Machine::read(),
             requests: Some(requests),
             pops: Some(pops),
+            left: None,
             server: Server { cpu_us_per_request: Some(3.2), ..Server::default() },
             loadgen: Own::default(),
             drawings,
@@ -240,12 +291,28 @@ mod tests {
         for word in ["http:", "https:", "src=", "@import", "url(", "<script", "NaN", "inf"] {
             assert!(!page.contains(word), "{word}");
         }
-        assert_eq!(page.matches("<svg").count(), 6);
+        // Four charts of lateness and four of latency, each wide and narrow.
+        assert_eq!(page.matches("<svg").count(), 16);
         assert!(page.contains("prefers-color-scheme: dark"));
         assert!(page.contains("during &lt;it&gt;") && page.contains("a &amp; b"));
         assert!(page.contains("--target &lt;x&gt;"));
         if let Some(path) = std::env::var_os("LOADGEN_SAMPLE_PAGE") {
             std::fs::write(path, &page).unwrap();
+        }
+    }
+
+    #[test]
+    fn lateness_comes_first_and_its_words_are_explained() {
+        let page = page(&report());
+        let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text} is not there"));
+        assert!(at("lateness p50") < at("latency p50"));
+        assert!(at("Lateness over time") < at("Lateness distribution"));
+        assert!(at("Lateness by percentile") < at("Latency over time"));
+        assert!(at("<th>lateness</th>") < at("<th>latency</th>"));
+        for word in ["answered", "pops arrived / owed", "early", "lost", "doubled"] {
+            let row = &page[at(&format!("<tr><th>{word}<"))..];
+            let row = &row[..row.find("</tr>").unwrap()];
+            assert!(row.contains("<p class=\"muted\">"), "{word} is not explained");
         }
     }
 

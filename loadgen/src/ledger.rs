@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hdrhistogram::Histogram;
 
 use crate::histogram::{BUCKET_NS, BUCKETS_MAX, new_histogram};
+use crate::over_time::OverTime;
 
 /// The bit in a due time that says that the node has acknowledged the timer. From then on its pops
 /// are owed.
@@ -170,6 +171,8 @@ pub struct Tally {
     pub distinct: u64,
     /// Distinct pops per bucket of time since the first pop.
     pub timeline: Vec<u32>,
+    /// Lateness of the measured pops by the time since the first pop.
+    pub over_time: OverTime,
 }
 
 impl Tally {
@@ -186,6 +189,7 @@ impl Tally {
             stray: 0,
             distinct: 0,
             timeline: Vec::new(),
+            over_time: OverTime::default(),
         }
     }
 
@@ -207,6 +211,7 @@ impl Tally {
             Kind::Fresh => {}
         }
         self.distinct += 1;
+        let first = ledger.first_arrival_ns.fetch_min(now, Ordering::AcqRel).min(now);
         if now < due_ns {
             self.early += 1;
             self.early_ns_max = self.early_ns_max.max(due_ns - now);
@@ -214,8 +219,8 @@ impl Tally {
             let during = due_ns >= ledger.split_ns.load(Ordering::Relaxed);
             let histogram = if during { &mut self.after } else { &mut self.before };
             histogram.saturating_record(now - due_ns);
+            self.over_time.note(now - first, now - due_ns);
         }
-        let first = ledger.first_arrival_ns.fetch_min(now, Ordering::AcqRel).min(now);
         let bucket = ((now - first) / BUCKET_NS) as usize;
         if bucket < BUCKETS_MAX {
             self.timeline.resize(self.timeline.len().max(bucket + 1), 0);

@@ -32,10 +32,11 @@ mod histogram;
 mod html;
 mod journal;
 mod ledger;
+mod leftover;
 mod lists;
 mod machine;
 mod ordinary;
-mod progress;
+mod over_time;
 mod random;
 mod ratio;
 mod recorder;
@@ -69,6 +70,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     let matches = command::command().get_matches();
     let job = command::job(&matches).unwrap_or_else(|error| error.exit());
+    if job.is_json() {
+        chronos::cli::progress::silence();
+    }
     match run(job) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -158,6 +162,9 @@ fn run_list(flags: &ListFlags) -> Result<()> {
 }
 
 fn run_scenario(scenario: Scenario, flags: &ScenarioFlags) -> Result<bool> {
+    if let Some(Err(reason)) = flags.server_pid.map(server_cpu::check) {
+        command::command().error(clap::error::ErrorKind::ValueValidation, reason).exit();
+    }
     let report = scenario.run(flags)?;
     if flags.json {
         println!("{}", serde_json::to_string_pretty(&report)?);

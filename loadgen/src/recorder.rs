@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use hdrhistogram::Histogram;
 
 use crate::histogram::{BUCKET_NS, BUCKETS_MAX, new_histogram};
+use crate::over_time::OverTime;
 
 /// What a request does. Each operation has its own histogram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,6 +102,8 @@ pub struct Recorder {
     pub answered_in_all: u64,
     /// Good answers per bucket of the measured time.
     pub timeline: Vec<u32>,
+    /// The recorded latencies by the time since the start of the measured time.
+    pub over_time: OverTime,
     /// Failures of the whole run, by kind.
     pub failures: BTreeMap<Failure, u64>,
 }
@@ -119,6 +122,7 @@ impl Recorder {
             answered: 0,
             answered_in_all: 0,
             timeline: Vec::new(),
+            over_time: OverTime::default(),
             failures: BTreeMap::new(),
         }
     }
@@ -162,6 +166,7 @@ impl Recorder {
     fn record(&mut self, flight: &Flight, now_ns: u64) {
         let latency_ns = now_ns.saturating_sub(flight.intended_ns);
         self.latency.saturating_record(latency_ns);
+        self.over_time.note(now_ns.saturating_sub(self.from_ns), latency_ns);
         self.by_operation[flight.operation as usize].saturating_record(latency_ns);
         if flight.intended_ns >= self.split_ns {
             self.after_split.saturating_record(latency_ns);

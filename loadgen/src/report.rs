@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::client::Outcome;
 use crate::ledger::{Ledger, Tally};
 use crate::machine::{Machine, utc_text};
+use crate::over_time::OverTime;
 use crate::recorder::Operation;
 
 /// Percentiles of a distribution, in microseconds.
@@ -133,6 +134,18 @@ pub struct Own {
     pub sink_core_share: Option<f64>,
 }
 
+/// The timers that a run left.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Left {
+    /// How many the node had acknowledged and not been told to delete.
+    pub timers: u64,
+    /// The host of their callbacks.
+    pub host: String,
+    /// How many the run deleted at its end; `None`: it was not asked to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deleted: Option<u64>,
+}
+
 /// The distributions and timelines that the page draws.
 #[derive(Clone, Debug, Default)]
 pub struct Drawings {
@@ -144,6 +157,21 @@ pub struct Drawings {
     pub answers: Vec<u32>,
     /// Pops per tenth of a second.
     pub pops: Vec<u32>,
+    /// Latency over the measured time.
+    pub latency_over_time: OverTime,
+    /// Lateness over the time since the first pop.
+    pub lateness_over_time: OverTime,
+}
+
+/// A figure that the text and the page show.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Row {
+    /// What it is.
+    pub name: String,
+    /// How large it is.
+    pub value: String,
+    /// What the name means, in a sentence; empty: the name says it.
+    pub meaning: &'static str,
 }
 
 /// The report on a run.
@@ -169,6 +197,9 @@ pub struct Report {
     /// The results of pops; `None`: the scenario measures none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pops: Option<Pops>,
+    /// The timers that the run left in the node; `None`: it left none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left: Option<Left>,
     /// What the run cost the server.
     pub server: Server,
     /// What the run cost the load generator.
@@ -192,6 +223,7 @@ impl Report {
             machine: Machine::read(),
             requests: None,
             pops: None,
+            left: None,
             server: Server::default(),
             loadgen: Own::default(),
             drawings: Drawings::default(),
@@ -239,6 +271,7 @@ impl Report {
         }
         self.requests = Some(requests);
         self.drawings.answers = recorder.timeline;
+        self.drawings.latency_over_time = recorder.over_time;
         self.drawings.latency = match during {
             Some(name) => {
                 vec![("all".to_owned(), recorder.latency), (name.to_owned(), recorder.after_split)]
@@ -273,6 +306,7 @@ impl Report {
         }
         self.pops = Some(pops);
         self.drawings.pops = tally.timeline;
+        self.drawings.lateness_over_time = tally.over_time;
         self.drawings.lateness = match during {
             Some(name) => {
                 vec![("before".to_owned(), tally.before), (name.to_owned(), tally.after)]
@@ -281,62 +315,75 @@ impl Report {
         };
     }
 
-    /// The rows of name and value that the text and the page show.
-    pub fn rows(&self) -> Vec<(String, String)> {
-        let mut rows = Vec::new();
-        let mut row = |name: &str, value: String| rows.push((name.to_owned(), value));
+    /// The figures that the text and the page show, those of pops first.
+    pub fn rows(&self) -> Vec<Row> {
+        let mut rows = self.pops.as_ref().map(pop_rows).unwrap_or_default();
+        let mut row = |name: &str, value: String, meaning: &'static str| {
+            rows.push(Row { name: name.to_owned(), value, meaning });
+        };
         if let Some(requests) = &self.requests {
-            row("requests/s", grouped(requests.per_second.round() as u64));
-            let answered = grouped(requests.answered);
-            row("answered", format!("{answered} in {:.2} s", requests.seconds));
+            let rate = grouped(requests.per_second.round() as u64);
+            row("requests/s", rate, "Requests answered with 200, per second of the measured time.");
+            row(
+                "answered",
+                format!("{} in {:.2} s", grouped(requests.answered), requests.seconds),
+                "Requests whose answer was 200 and came within the measured time. Those of the \
+                 warm-up are not counted.",
+            );
             for (kind, count) in &requests.failures {
-                row(&format!("failed: {kind}"), grouped(*count));
+                let meaning = "Requests of the whole run without an answer 200.";
+                row(&format!("failed: {kind}"), grouped(*count), meaning);
             }
             if requests.reconnects > 0 {
-                row("reconnects", grouped(requests.reconnects));
+                let meaning = "Connections that broke and were made again.";
+                row("reconnects", grouped(requests.reconnects), meaning);
             }
         }
-        if let Some(pops) = &self.pops {
-            row("pops/s", grouped(pops.per_second.round() as u64));
-            row(
-                "pops arrived / owed",
-                format!("{} / {}", grouped(pops.arrived), grouped(pops.owed)),
-            );
-            let judged = [
-                ("early", pops.early),
-                ("lost", pops.lost),
-                ("doubled", pops.doubled),
-                ("misordered", pops.misordered),
-                ("stray callbacks", pops.stray),
-            ];
-            judged.iter().for_each(|(name, count)| row(name, grouped(*count)));
-        }
-        let server = &self.server;
-        let micros = |value: f64| format!("{value:.3} µs");
-        let optional = [
-            ("server CPU per request", server.cpu_us_per_request.map(micros)),
-            ("server CPU per pop", server.cpu_us_per_pop.map(micros)),
-            ("server cores busy", server.cores_busy.map(|share| format!("{share:.2}"))),
-            ("server memory before", server.resident_mib_before.map(|mib| format!("{mib:.1} MiB"))),
-            ("server memory after", server.resident_mib_after.map(|mib| format!("{mib:.1} MiB"))),
-            (
-                "server memory per timer",
-                server.bytes_per_timer.map(|bytes| format!("{bytes:.1} B")),
-            ),
-            ("client core share", Some(format!("{:.2}", self.loadgen.client_core_share))),
-            ("sink core share", self.loadgen.sink_core_share.map(|share| format!("{share:.2}"))),
-        ];
-        for (name, value) in optional {
+        for (name, value, meaning) in self.costs() {
             if let Some(value) = value {
-                row(name, value);
+                row(name, value, meaning);
             }
         }
         rows
     }
 
+    /// What the run cost the server and the load generator, where it is known.
+    fn costs(&self) -> [(&'static str, Option<String>, &'static str); 8] {
+        let (server, own) = (&self.server, &self.loadgen);
+        let micros = |value: Option<f64>| value.map(|us| format!("{us:.3} µs"));
+        let share = |value: Option<f64>| value.map(|share| format!("{share:.2}"));
+        let mib = |value: Option<f64>| value.map(|mib| format!("{mib:.1} MiB"));
+        let per_timer = server.bytes_per_timer.map(|bytes| format!("{bytes:.1} B"));
+        let own_meaning = "Near 1 the load generator was the limit, not the server.";
+        [
+            (
+                "server CPU per request",
+                micros(server.cpu_us_per_request),
+                "CPU time of the whole server, user and system, by the requests answered.",
+            ),
+            (
+                "server CPU per pop",
+                micros(server.cpu_us_per_pop),
+                "CPU time of the whole server, user and system, by the pops that arrived.",
+            ),
+            ("server cores busy", share(server.cores_busy), "1 is one core, fully."),
+            ("server memory before", mib(server.resident_mib_before), ""),
+            ("server memory after", mib(server.resident_mib_after), ""),
+            ("server memory per timer", per_timer, "The growth between the two, by the timers."),
+            ("client core share", share(Some(own.client_core_share)), own_meaning),
+            ("sink core share", share(own.sink_core_share), own_meaning),
+        ]
+    }
+
     /// The named distributions that the tables of percentiles show, without empty ones.
     pub fn distributions(&self) -> Vec<(String, Percentiles)> {
         let mut all = Vec::new();
+        if let Some(pops) = &self.pops {
+            all.push(("lateness".to_owned(), pops.lateness_us));
+            if let Some(during) = pops.lateness_us_during {
+                all.push((format!("lateness {}", phase_name(&self.drawings.lateness)), during));
+            }
+        }
         if let Some(requests) = &self.requests {
             all.push(("latency".to_owned(), requests.latency_us));
             let by_operation = &requests.latency_us_by_operation;
@@ -347,12 +394,6 @@ impl Report {
                 all.push((format!("latency {}", phase_name(&self.drawings.latency)), during));
             }
         }
-        if let Some(pops) = &self.pops {
-            all.push(("lateness".to_owned(), pops.lateness_us));
-            if let Some(during) = pops.lateness_us_during {
-                all.push((format!("lateness {}", phase_name(&self.drawings.lateness)), during));
-            }
-        }
         all.retain(|(_, percentiles)| percentiles.count > 0);
         all
     }
@@ -361,7 +402,7 @@ impl Report {
     pub fn text(&self) -> String {
         let mut text = format!("{}\n", self.scenario);
         // Writing to a String cannot fail.
-        for (name, value) in self.rows() {
+        for Row { name, value, .. } in self.rows() {
             let _ = writeln!(text, "  {name:<26} {value}");
         }
         let _ = write!(text, "\n  {:<26}", "");
@@ -383,6 +424,37 @@ impl Report {
         }
         text
     }
+}
+
+fn pop_rows(pops: &Pops) -> Vec<Row> {
+    let rows = [
+        (
+            "pops/s",
+            grouped(pops.per_second.round() as u64),
+            "Pops that arrived, per second from the first pop to the last.",
+        ),
+        (
+            "pops arrived / owed",
+            format!("{} / {}", grouped(pops.arrived), grouped(pops.owed)),
+            "Owed are all pops of timers whose create was answered with 200: the server has \
+             promised these and no others. Each pop that arrived counts once.",
+        ),
+        (
+            "early",
+            grouped(pops.early),
+            "Pops that arrived before their due time. The due time counts from before the create \
+             was sent.",
+        ),
+        ("lost", grouped(pops.lost), "Pops that were owed and did not arrive before the end."),
+        ("doubled", grouped(pops.doubled), "Pops that arrived again."),
+        (
+            "misordered",
+            grouped(pops.misordered),
+            "Pops that arrived behind a later one of a timer.",
+        ),
+        ("stray callbacks", grouped(pops.stray), "Callbacks that belong to no timer of this run."),
+    ];
+    rows.map(|(name, value, meaning)| Row { name: name.to_owned(), value, meaning }).into()
 }
 
 fn phase_name(drawings: &[(String, Histogram<u64>)]) -> &str {

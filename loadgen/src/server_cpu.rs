@@ -38,6 +38,23 @@ fn stat_cpu_ns(stat: &str) -> Option<u64> {
     Some((user + system) * STAT_TICK_NS)
 }
 
+/// Whether `pid` is a process of this program: a node, or a server that the load generator is. A
+/// figure of another process would be wrong and look right. Error: what is there, and what to do.
+pub fn check(pid: u32) -> Result<(), String> {
+    let hint = "expected the process of a node, as `pidof chronos` tells it";
+    let name = fs::read_to_string(format!("/proc/{pid}/comm"));
+    let Ok(name) = name.as_deref().map(str::trim) else {
+        return Err(format!("--server-pid {pid}: there is no such process; {hint}"));
+    };
+    // The name of a process can be changed, and the path of its file is not told to everybody.
+    let file = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let file = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    if [name, &file].iter().any(|word| word.contains("chronos")) {
+        return Ok(());
+    }
+    Err(format!("--server-pid {pid} is `{}`, no chronos; {hint}", name.escape_default()))
+}
+
 /// Resident memory of process `pid` in bytes. `None`: there is no such process.
 pub fn resident_bytes(pid: u32) -> Option<u64> {
     resident_in(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
@@ -58,6 +75,24 @@ mod tests {
         assert_eq!(stat_cpu_ns(stat), Some(3_000_000_000));
         assert_eq!(stat_cpu_ns("7 (a"), None);
         assert_eq!(resident_in("Name:\tx\nVmRSS:\t    1024 kB\n"), Some(1 << 20));
+    }
+
+    #[test]
+    fn a_process_that_is_no_chronos_is_refused_by_its_name() {
+        // The name of this test's file begins with that of the program.
+        assert_eq!(check(std::process::id()), Ok(()));
+        let error = check(u32::MAX).unwrap_err();
+        assert!(error.contains("no such process") && error.contains("pidof"), "{error}");
+        let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut found = check(other.id());
+        // Between fork and exec it still has the name of this process.
+        while found.is_ok() && other.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+            found = check(other.id());
+        }
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(found.unwrap_err().contains("is `sleep`, no chronos"));
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! `chronos backup`: copies the journal of a running node, over its admin API.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::admin_client::{AdminClient, AdminError, AdminRequest, TlsFlags};
 use super::exit::{EXIT_FAILURE, EXIT_USAGE};
+use super::progress::{Progress, silence};
 use super::terminal::{fail, print};
 
 const EXAMPLES: &str = "\
@@ -34,6 +35,8 @@ Exit codes:
     2  wrong command line";
 /// How long a backup may take: it copies bytes to another file system.
 const PATIENCE: Duration = Duration::from_secs(24 * 3_600);
+/// Pause between two looks whether the backup is there.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// Copy the journal of a running node to a new directory
@@ -65,7 +68,10 @@ pub(super) fn run(flags: &BackupFlags) -> u8 {
         Ok(client) => client,
         Err(reason) => return fail(&reason, EXIT_USAGE),
     };
-    match ask(&client, &flags.admin, &directory) {
+    if flags.json {
+        silence();
+    }
+    match watched(&client, &flags.admin, &directory) {
         Ok(made) if flags.json => print(&format!("{made:#}\n")),
         Ok(made) => {
             let number = |name: &str| made[name].as_u64().unwrap_or(0);
@@ -76,6 +82,22 @@ pub(super) fn run(flags: &BackupFlags) -> u8 {
         }
         Err(error) => fail(&format!("no backup of {}: {error}", flags.admin), EXIT_FAILURE),
     }
+}
+
+/// Asks, and shows meanwhile that the node is at work.
+fn watched(client: &AdminClient, admin: &str, directory: &Path) -> Result<Value, AdminError> {
+    let progress = Progress::begin("backup");
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        let client = client.clone();
+        let asking = scope.spawn(move || ask(&client, admin, directory));
+        while !asking.is_finished() {
+            std::thread::sleep(LOOK_EVERY);
+            let passed_s = begun.elapsed().as_secs();
+            progress.show(0, 0, &format!("the node has been writing for {passed_s} s"));
+        }
+        asking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 fn ask(client: &AdminClient, admin: &str, directory: &Path) -> Result<Value, AdminError> {

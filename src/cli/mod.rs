@@ -19,9 +19,11 @@ mod jobs;
 mod journal;
 mod key_flags;
 pub mod manual;
+mod near;
 mod node;
 mod node_flags;
 mod pages;
+pub mod progress;
 mod runtime;
 mod service;
 mod shown;
@@ -39,12 +41,17 @@ use self::config::Shown;
 use self::exit::EXIT_USAGE;
 use self::flags::{Flags, Tool};
 use self::help::with_short_help;
+use self::near::explained;
 use self::node::{files_of, launch_node};
 use self::terminal::fail;
 
 /// Runs the command line of this process to its end and returns the exit code.
 pub fn run() -> ExitCode {
-    let matches = with_short_help(Flags::command()).get_matches();
+    let matches = with_short_help(Flags::command()).try_get_matches().unwrap_or_else(|error| {
+        // Words that are no text are no command either.
+        let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+        explained(error, &Flags::command(), words).exit()
+    });
     let flags = Flags::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     ExitCode::from(match &flags.command {
         Some(Tool::Demo) => demo::run(),

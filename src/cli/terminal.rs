@@ -33,6 +33,10 @@ pub(super) fn tell(line: &str) {
 /// Whether standard output takes colours: it is a terminal, and `NO_COLOR` is not set.
 pub(super) fn is_coloured() -> bool {
     let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    is_wanted && !is_dumb && std::io::stdout().is_terminal()
+    is_wanted && !is_plain() && std::io::stdout().is_terminal()
+}
+
+/// Whether the terminal, if there is one, can do nothing but write lines.
+pub(super) fn is_plain() -> bool {
+    std::env::var_os("TERM").is_none_or(|term| term == "dumb")
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::time::interval;
 use tracing::info;
 
+use super::estimate::left_s;
 use crate::node::meters::CoreMeters;
 
 /// Pause between two lines in the log.
@@ -33,7 +34,7 @@ pub(crate) fn progress(meters: &[CoreMeters]) -> Option<Progress> {
 }
 
 impl Progress {
-    fn percent(&self) -> u64 {
+    pub(crate) fn percent(&self) -> u64 {
         (self.read * 100).checked_div(self.bytes).unwrap_or(0).min(99)
     }
 
@@ -44,9 +45,8 @@ impl Progress {
     }
 
     /// Seconds that are left if it goes on as it did for `since`.
-    fn left_s(&self, since: Duration) -> Option<u64> {
-        let left = self.bytes.saturating_sub(self.read) as f64;
-        (self.read > 0).then(|| (since.as_secs_f64() * left / self.read as f64).ceil() as u64)
+    pub(crate) fn left_s(&self, since: Duration) -> Option<u64> {
+        left_s(since, self.read, self.bytes)
     }
 }
 

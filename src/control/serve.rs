@@ -29,6 +29,7 @@ use crate::control::config::settings::Config;
 use crate::control::config::timestamp::Coordination;
 use crate::control::destinations::desk::DestinationDesk;
 use crate::control::http_client::{is_over_tls, place_in};
+use crate::control::long_work;
 use crate::control::originals::reader::Originals;
 use crate::control::recovery_progress;
 use crate::control::tags::board::{Members, SharedConnector};
@@ -194,6 +195,7 @@ fn spawn_watchers(view: &NodeView, alarm_board: AlarmBoard) {
     tokio::spawn(alarms::watch(view.meters.clone(), alarm_board));
     tokio::spawn(peer_news::watch(view.cluster.clone(), view.meters.clone()));
     tokio::spawn(recovery_progress::tell(view.meters.clone()));
+    tokio::spawn(long_work::watch(view.cluster.clone(), view.meters.clone()));
 }
 
 /// A node that serves.

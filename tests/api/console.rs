@@ -90,6 +90,10 @@ fn an_overview_tells_figures_and_when_timers_are_due() {
     let bounds = told["lateness"]["le_us"].as_array().expect("bounds").len();
     assert_eq!(told["lateness"]["counts"].as_array().map(Vec::len), Some(bounds + 1));
     assert!(told.to_string().len() < 4 << 10, "{told}");
+    until("nothing that takes long", || {
+        let told = get(node.admin, "/overview");
+        (told["work"].as_array().map(Vec::len) == Some(0)).then_some(())
+    });
     // The walk is shared: more timers are told when the next one has ended, not at once.
     node.create(&far_document());
     let told = get(node.admin, "/overview");

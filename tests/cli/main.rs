@@ -8,4 +8,5 @@ mod hostile;
 mod operators;
 mod secured;
 mod timers;
+mod top;
 mod usage;

@@ -65,48 +65,6 @@ fn destinations_are_limited_paused_and_resumed() {
 }
 
 #[test]
-fn top_shows_one_screen_where_there_is_no_terminal() {
-    let node = Node::start("");
-    fail_one(&node, "A");
-    for _ in 0..3 {
-        node.create(&["--interval", "1h", "--uri", NOWHERE]);
-    }
-    letters(&node, 1);
-    let shown = node.operate(&["top", "--once", "--every", "0.2"]);
-    for told in ["serving", "timers 4", "creates/s", "late: p50", "MEMBER", "127.0.0.1:9"] {
-        shown.expect(0, told);
-    }
-    assert!(!shown.out.contains('\u{1b}'), "{shown:?}");
-    let document = node.operate(&["top", "--json", "--every", "0.2"]).expect(0, "").json();
-    assert_eq!(document["timers"], 4, "with the dead letter");
-    assert_eq!(document["cores"].as_array().map(Vec::len), Some(2));
-    run(&["top", "--once", "--admin", "127.0.0.1:9"]).expect(1, "does not answer");
-    run(&["top", "--every", "0"]).expect(2, "expected 0.1 to 3600 seconds");
-}
-
-/// `script` gives the command a terminal. It is as it was when the command has ended.
-#[test]
-fn top_is_live_on_a_terminal_until_q() {
-    let node = Node::start("");
-    let binary = env!("CARGO_BIN_EXE_chronos");
-    let line = format!("{binary} top --every 0.2 --admin {}; stty -a", node.admin);
-    let script = format!("(sleep 2; printf q) | script -qec '{line}' /dev/null");
-    let mut shell = kit::children::command("sh");
-    shell.args(["-c", &script]).env("TERM", "xterm").env("NO_COLOR", "1");
-    let output = kit::children::Tied::output_tied(&mut shell).expect("sh runs");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    if said.is_empty() {
-        eprintln!("NOT TESTED: there is no script(1) here");
-        return;
-    }
-    let (drawn, after) = said.split_once("\u{1b}[?1049l").expect("the other screen is left");
-    assert!(drawn.contains("\u{1b}[?1049h") && drawn.contains("serving"), "{said:?}");
-    assert!(drawn.matches("\u{1b}[H").count() >= 2, "it is drawn again: {said:?}");
-    assert!(!drawn.contains("\u{1b}[1m"), "NO_COLOR: {said:?}");
-    assert!(after.contains(" icanon") && after.contains(" echo"), "{after}");
-}
-
-#[test]
 fn config_does_what_the_flags_of_the_node_do() {
     let folder = tempfile::tempdir().expect("a folder");
     let good = text(folder.path().join("good.toml"));

@@ -113,6 +113,8 @@ fn lists_have_filters_and_pages_and_jobs_delete_what_they_name() {
         (shown.expect(0, "").json()["state"] == "done").then_some(())
     });
     node.operate(&["jobs", "list"]).expect(0, job);
+    node.operate(&["jobs", "wait", job]).expect(0, "done");
+    node.operate(&["jobs", "wait", "0000000000000000"]).expect(1, "no such job");
     node.operate(&["jobs", "stop", job]).expect(0, "done");
     node.operate(&["jobs", "show", "0000000000000000"]).expect(1, "no such job");
     assert_eq!(count(&[]), 1);

@@ -48,6 +48,9 @@ fn a_wrong_command_line_is_told_and_ends_with_2() {
         (&["destinations", "pause"], "<HOST[:PORT]>"),
         (&["top", "--admin", "x"], "expected host:port"),
         (&["jobs"], "Usage:"),
+        (&["jornal"], "did you mean 'chronos journal'?"),
+        (&["list"], "there is 'chronos dead-letters list'"),
+        (&["frobnicate"], "chronos knows demo, backup, cluster"),
     ] {
         run(words).expect(2, told);
     }

@@ -8,6 +8,7 @@ use super::kind::Scenario;
 use super::setup::{fill_plan, nobody, run_client, shape};
 use crate::creator::{Creator, Due};
 use crate::flags::ScenarioFlags;
+use crate::leftover;
 use crate::report::Report;
 use crate::server_cpu::resident_bytes;
 
@@ -43,5 +44,6 @@ pub fn run(flags: &ScenarioFlags) -> Result<Report> {
     if flags.server_pid.is_none() {
         report.notes.push("memory is measured with --server-pid".to_owned());
     }
+    leftover::tell(&mut report, flags, created, nobody());
     Ok(report)
 }

@@ -14,6 +14,7 @@ use crate::clock::clock_ns;
 use crate::creator::{Creator, Due};
 use crate::flags::ScenarioFlags;
 use crate::ledger::Ledger;
+use crate::leftover;
 use crate::report::Report;
 use crate::request::TimerShape;
 
@@ -47,6 +48,7 @@ pub fn run(flags: &ScenarioFlags) -> Result<Report> {
     await_pops(flags, &ledger, clock_ns() + flags.drain_s.as_nanos() as u64, "last pops");
 
     let mut report = Report::new(Scenario::Herd.name());
+    let beside = outcome.recorder.answered_in_all;
     report.add_requests(outcome, Some("during the herd"), flags.allow_errors);
     report.server.cpu_us_per_request = None;
     for (failure, count) in created.recorder.failures {
@@ -58,5 +60,6 @@ pub fn run(flags: &ScenarioFlags) -> Result<Report> {
          spreads the herd by that much"
             .to_owned(),
     );
+    leftover::tell(&mut report, flags, beside, nobody());
     Ok(report)
 }

@@ -13,6 +13,7 @@ use crate::clock::clock_ns;
 use crate::creator::{Creator, Due};
 use crate::flags::ScenarioFlags;
 use crate::ledger::Ledger;
+use crate::leftover;
 use crate::report::{Report, grouped};
 use crate::request::TimerShape;
 use crate::sink::{Sink, SinkMode};
@@ -39,6 +40,7 @@ pub fn run(flags: &ScenarioFlags) -> Result<Report> {
     let before_ns = flags.warm_up_s.as_nanos() as u64 + flags.duration_s.as_nanos() as u64 / 2;
     let hung_due_ns = clock_ns() + lead_ns(flags) + before_ns + flags.interval_ms * 1_000_000;
     let hung_shape = TimerShape { pops_each: 1, ..shape(flags, hung.address) };
+    let hung_address = hung.address;
     let created = create_ahead(flags, &hung_shape, hung_due_ns, flags.spread_ms, None)?;
 
     let start_ns = clock_ns();
@@ -58,12 +60,15 @@ pub fn run(flags: &ScenarioFlags) -> Result<Report> {
 
     let mut report = Report::new(Scenario::Isolation.name());
     report.add_requests(outcome, None, flags.allow_errors);
+    let unanswered = created.recorder.answered_in_all;
     for (failure, count) in created.recorder.failures {
         report.problem(format!("{count} timers not created: {}", failure.name()));
     }
     finish_sink(&mut report, sink, &ledger, start_ns, Some("while the other host hangs"))?;
     hung.stop()?;
     judge(&mut report, hung_callbacks.load(std::sync::atomic::Ordering::Relaxed));
+    // The node tries these again until it gives their pops up.
+    leftover::tell(&mut report, flags, unanswered, hung_address);
     Ok(report)
 }
 

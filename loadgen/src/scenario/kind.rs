@@ -133,10 +133,19 @@ impl Scenario {
                 &["lead_ms", "spread_ms", "sink_listen", "sink_core", "sink_mode", "pops_each"]
             }
             Scenario::Ralf => &["lead_ms", "spread_ms", "opaque_bytes"],
-            Scenario::Accuracy => &["timers", "refreshes", "lead_ms", "spread_ms"],
-            Scenario::Pops => {
-                &["rate", "burst_us", "poisson", "refreshes", "interval_ms", "pops_each"]
+            Scenario::Accuracy => {
+                &["timers", "refreshes", "lead_ms", "spread_ms", "delete", "admin"]
             }
+            Scenario::Pops => &[
+                "rate",
+                "burst_us",
+                "poisson",
+                "refreshes",
+                "interval_ms",
+                "pops_each",
+                "delete",
+                "admin",
+            ],
             Scenario::Herd | Scenario::Isolation => &["refreshes", "pops_each"],
         }
     }

@@ -6,6 +6,7 @@ use super::kind::Scenario;
 use super::setup::{nobody, plan, run_client, shape};
 use crate::creator::{Creator, Due};
 use crate::flags::ScenarioFlags;
+use crate::leftover;
 use crate::report::Report;
 
 /// Creates timers that pop late, at --rate or as fast as they are answered.
@@ -15,6 +16,8 @@ pub fn run(flags: &ScenarioFlags) -> Result<Report> {
     let about = flags.warm_up_s + flags.duration_s;
     let (_, outcome) = run_client("post", plan(flags), about, creator)?;
     let mut report = Report::new(Scenario::Post.name());
+    let created = outcome.recorder.answered_in_all;
     report.add_requests(outcome, None, flags.allow_errors);
+    leftover::tell(&mut report, flags, created, nobody());
     Ok(report)
 }

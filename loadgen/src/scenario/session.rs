@@ -10,6 +10,7 @@ use anyhow::Result;
 use super::kind::Scenario;
 use super::setup::{fill_plan, nobody, plan, run_client, shape};
 use crate::flags::ScenarioFlags;
+use crate::leftover;
 use crate::report::{Report, grouped};
 use crate::request::TimerShape;
 use crate::sessions::{Manners, Sessions};
@@ -80,5 +81,6 @@ fn run(
         grouped(live),
         grouped(missed)
     ));
+    leftover::tell(&mut report, flags, live + missed, shape.callback);
     Ok(report)
 }

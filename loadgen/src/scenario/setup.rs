@@ -4,9 +4,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
+use chronos::cli::progress::Progress;
 
 use crate::arrival::Rate;
 use crate::client::{Client, Outcome, Plan};
@@ -14,7 +15,6 @@ use crate::clock::clock_ns;
 use crate::creator::{Creator, Due};
 use crate::flags::ScenarioFlags;
 use crate::ledger::Ledger;
-use crate::progress::Progress;
 use crate::report::{Report, grouped};
 use crate::request::TimerShape;
 use crate::server::ServerThread;
@@ -86,13 +86,15 @@ pub fn run_client<W: Workload>(
     about: Duration,
     workload: W,
 ) -> Result<(W, Outcome)> {
-    let progress = Progress::start(what, about);
+    let progress = Progress::begin(what);
+    let (begun, about_ms) = (Instant::now(), about.as_millis() as u64);
     let count = Arc::clone(&plan.progress);
     let thread = std::thread::Builder::new()
         .name("client".into())
         .spawn(move || Client::run(plan, workload))?;
     while !thread.is_finished() {
-        progress.show(format!("{} answers", grouped(count.load(Ordering::Relaxed))));
+        let answers = grouped(count.load(Ordering::Relaxed));
+        progress.show(begun.elapsed().as_millis() as u64, about_ms, &format!("{answers} answers"));
         std::thread::sleep(LOOK);
     }
     thread.join().unwrap_or_else(|_| Err(anyhow!("the client's thread panicked")))
@@ -170,8 +172,7 @@ pub fn await_pops(
     what: &str,
 ) -> Vec<Sample> {
     let mut samples = Vec::new();
-    let about = Duration::from_nanos(until_ns.saturating_sub(clock_ns()));
-    let progress = Progress::start(what, about);
+    let progress = Progress::begin(what);
     loop {
         let (ns, distinct) = (clock_ns(), ledger.distinct());
         let cpu_ns = flags.server_pid.and_then(server_cpu::cpu_ns);
@@ -179,7 +180,9 @@ pub fn await_pops(
         if distinct >= ledger.owed() || ns >= until_ns {
             break;
         }
-        progress.show(format!("{} of {} pops", grouped(distinct), grouped(ledger.owed())));
+        let owed = ledger.owed();
+        let text = format!("{} of {} pops", grouped(distinct), grouped(owed));
+        progress.show(distinct, owed, &text);
         std::thread::sleep(LOOK);
     }
     // A doubled pop comes later than the first pop: a node tries again after a callback time-out (2

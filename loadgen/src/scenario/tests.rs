@@ -55,7 +55,8 @@ fn a_good_node_passes() {
     let pops = report.pops.unwrap();
     assert_eq!((pops.owed, pops.arrived), (120, 120));
     assert_eq!(pops.lateness_us.count, 120);
-    assert_eq!(report.requests.unwrap().answered, 60);
+    // By the times at which they were meant to be sent: an answer may come after the measured time.
+    assert_eq!(report.requests.unwrap().latency_us.count, 60);
 }
 
 #[test]
@@ -77,7 +78,7 @@ fn refused_and_broken_requests_are_failures_by_kind() {
     let report = accuracy(Fault::Refused);
     let requests = report.requests.unwrap();
     assert_eq!(requests.failures["status 503"], 6);
-    assert_eq!(requests.answered, 54);
+    assert_eq!(requests.latency_us.count, 54);
     assert!(!report.passed);
     let report = accuracy(Fault::Closed);
     let requests = report.requests.unwrap();

@@ -3,17 +3,16 @@
 //! it can be stopped at any time and run again.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use super::context::{Context, Success};
 use super::plan::{ChangeKind, ChangePlan, Decision, Lists, Procedure};
 use super::survey::{NodeReport, Survey};
 use crate::cli::admin_client::AdminError;
+use crate::cli::progress::Progress;
 use crate::control::http_client::HttpError;
 
 /// Pause between two looks at all nodes. A look costs each node some 100 us of its control thread.
@@ -255,15 +254,11 @@ impl<'a> Work<'a> {
         for name in &remain {
             self.order(name, "POST", "/cluster/resync", None)?;
         }
-        let bar = bar();
-        let moved = watch.until("move their timers", bar.as_ref(), &|report| {
+        let progress = Progress::begin("moving timers");
+        watch.until("move their timers", Some(&progress), &|report| {
             let is_leaving = leaving.contains(&report.name);
             unrest(report, is_leaving)
-        });
-        if let Some(bar) = bar {
-            bar.finish_and_clear();
-        }
-        moved
+        })
     }
 }
 
@@ -320,7 +315,7 @@ impl MoveWatch<'_> {
     fn until(
         &self,
         what: &str,
-        bar: Option<&ProgressBar>,
+        progress: Option<&Progress>,
         unrest: &dyn Fn(&NodeReport) -> Option<String>,
     ) -> Result<u64, String> {
         let mut quiet = 0;
@@ -332,8 +327,8 @@ impl MoveWatch<'_> {
                     self.refuse_others(&reports)?;
                     silent_since = None;
                     left = reports.iter().find_map(unrest);
-                    if let Some(bar) = bar {
-                        self.show(bar, &reports);
+                    if let Some(progress) = progress {
+                        self.show(progress, &reports);
                     }
                     quiet = if left.is_none() { quiet + 1 } else { 0 };
                     if quiet == LOOKS {
@@ -387,21 +382,10 @@ impl MoveWatch<'_> {
         self.all.iter().map(|name| self.work.look_at(name)).collect()
     }
 
-    fn show(&self, bar: &ProgressBar, reports: &[NodeReport]) {
+    fn show(&self, progress: &Progress, reports: &[NodeReport]) {
         let sum = |of: fn(&NodeReport) -> u64| reports.iter().map(of).sum::<u64>();
         let (seen, misplaced) = (sum(|report| report.seen), sum(|report| report.misplaced));
-        bar.set_length(sum(|report| report.total).max(1));
-        bar.set_position(seen.saturating_sub(misplaced));
-        bar.set_message(format!("{misplaced} to move, {} moved", self.moved(reports)));
+        let text = format!("{misplaced} to move, {} moved", self.moved(reports));
+        progress.show(seen.saturating_sub(misplaced), sum(|report| report.total), &text);
     }
-}
-
-/// Returns a progress bar on a terminal, `None` elsewhere.
-fn bar() -> Option<ProgressBar> {
-    std::io::stderr().is_terminal().then(|| {
-        let style = ProgressStyle::with_template("    {bar:36.cyan/dim} {percent:>3} %  {msg}");
-        let bar = ProgressBar::new(1);
-        bar.set_style(style.expect("the template is a constant that parses"));
-        bar
-    })
 }

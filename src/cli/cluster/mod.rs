@@ -20,6 +20,7 @@ use self::context::{Context, Success};
 use self::plan::{ChangeKind, Procedure};
 use crate::cli::admin_client::{AdminClient, TlsFlags};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
+use crate::cli::progress::silence;
 use crate::cli::terminal::{fail, print};
 
 const EXAMPLES: &str = "\
@@ -109,6 +110,9 @@ pub(super) fn run(flags: &ClusterFlags) -> u8 {
         Ok(client) => client,
         Err(reason) => return fail(&reason, EXIT_USAGE),
     };
+    if flags.json {
+        silence();
+    }
     let context = Context {
         admin: flags.admin.clone(),
         client,

@@ -16,6 +16,7 @@ use self::dump::DumpFlags;
 use self::place::Place;
 use self::repair::RepairFlags;
 use crate::cli::exit::EXIT_USAGE;
+use crate::cli::progress::silence;
 use crate::cli::terminal::{fail, print};
 
 const EXAMPLES: &str = "\
@@ -59,13 +60,27 @@ enum JournalCommand {
     Repair(RepairFlags),
 }
 
+impl JournalCommand {
+    fn place(&self) -> &Place {
+        match self {
+            JournalCommand::Check(place) | JournalCommand::Stats(place) => place,
+            JournalCommand::Dump(flags) => &flags.place,
+            JournalCommand::Repair(flags) => &flags.place,
+        }
+    }
+}
+
 /// Runs one of the commands; returns the exit code.
 pub(super) fn run(flags: &JournalFlags) -> u8 {
-    let (place, result) = match &flags.command {
-        JournalCommand::Check(place) => (place, check::run(place)),
-        JournalCommand::Stats(place) => (place, stats::run(place)),
-        JournalCommand::Dump(flags) => (&flags.place, dump::run(flags)),
-        JournalCommand::Repair(flags) => (&flags.place, repair::run(flags)),
+    let place = flags.command.place();
+    if place.json {
+        silence();
+    }
+    let result = match &flags.command {
+        JournalCommand::Check(place) => check::run(place),
+        JournalCommand::Stats(place) => stats::run(place),
+        JournalCommand::Dump(flags) => dump::run(flags),
+        JournalCommand::Repair(flags) => repair::run(flags),
     };
     result.unwrap_or_else(|error| {
         if place.json {

@@ -6,13 +6,15 @@ use std::ops::Range;
 
 use serde_json::{Value, json};
 
+use crate::cli::progress::Progress;
 use crate::journal::BLOCK_BYTES;
+use crate::journal::entry::Entry;
 use crate::journal::recovery::Flaw;
 use crate::node::journal::directory::{
     DataDirectory, DataDirectoryError, Generation, Identity, ShardDirectory,
 };
 use crate::node::journal::reading::{
-    ReadError, SegmentRead, ShardReport, Unreadable, Visitor, read_shard,
+    PagePlace, ReadError, SegmentRead, ShardReport, Unreadable, Visitor, read_shard,
 };
 
 /// Why a command cannot do its work. The text says what to do.
@@ -86,15 +88,57 @@ pub(super) trait Tool: Visitor {
 /// Reads everything, in the order in which a node reads it.
 pub(super) fn survey(data: &DataDirectory, tool: &mut impl Tool) -> Result<Survey, ToolError> {
     let mut shards = Vec::new();
+    let mut watched = Watched::begin(data, tool)?;
     for generation in data.generations()? {
         for directory in data.shards(generation) {
-            tool.shard(generation, directory.shard);
-            let report = read_shard(&directory, tool)?;
+            watched.tool.shard(generation, directory.shard);
+            let report = read_shard(&directory, &mut watched)?;
             shards.push(ShardRead { generation, directory, report });
         }
     }
     let path = data.path().display().to_string();
     Ok(Survey { path, identity: data.identity().clone(), shards })
+}
+
+/// A tool, and how much was read for it.
+struct Watched<'a, T> {
+    tool: &'a mut T,
+    progress: Progress,
+    /// Bytes of all files. The last segment of each shard is seldom full.
+    bytes: u64,
+    read: u64,
+    entries: u64,
+}
+
+impl<'a, T: Tool> Watched<'a, T> {
+    fn begin(data: &DataDirectory, tool: &'a mut T) -> Result<Self, ToolError> {
+        let mut bytes = 0;
+        for generation in data.generations()? {
+            for shard in data.shards(generation) {
+                let files = shard.segments()?.unwrap_or_default();
+                bytes += files.iter().map(|file| file.bytes).sum::<u64>();
+            }
+        }
+        let progress = Progress::begin("reading the journal");
+        Ok(Self { tool, progress, bytes, read: 0, entries: 0 })
+    }
+}
+
+impl<T: Tool> Visitor for Watched<'_, T> {
+    fn page(&mut self, place: &PagePlace, bytes: &[u8]) {
+        self.read += u64::from(place.blocks) * BLOCK_BYTES as u64;
+        self.progress.show(self.read, self.bytes, &format!("{} entries", self.entries));
+        self.tool.page(place, bytes);
+    }
+
+    fn entry(&mut self, place: &PagePlace, entry: &Entry<'_>) {
+        self.entries += 1;
+        self.tool.entry(place, entry);
+    }
+
+    fn is_over(&self) -> bool {
+        self.tool.is_over()
+    }
 }
 
 impl Survey {

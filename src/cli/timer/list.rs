@@ -121,6 +121,6 @@ pub(super) fn delete(service: &Service, filter: &FilterFlags) -> Result<Ending, 
     let path = format!("/timers?{}", query(&filter.parameters()));
     let reply = service.ask(service.door_of_lists(), HttpRequest::bare("DELETE", &path))?;
     let id = word_of(&reply.document["id"]);
-    let text = format!("job {id} deletes them: chronos jobs show {id}\n");
+    let text = format!("job {id} deletes them: chronos jobs wait {id}\n");
     Ok(Ending::done(text, reply.document))
 }

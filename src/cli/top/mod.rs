@@ -1,21 +1,24 @@
 //! `chronos top`: what a node does, once or live.
 
-mod keys;
 mod sample;
 mod screen;
+mod terminal;
+mod view;
 
 use std::io::IsTerminal;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use clap::Args;
 
-use self::keys::Terminal;
 use self::sample::{Between, Sample};
-use self::screen::{cut, screen};
+use self::screen::screen;
+use self::terminal::{Screen, Wish, tell_wishes};
+use self::view::Shown;
 use super::admin_client::AdminClient;
 use super::ending::{Ending, NotDone, end};
 use super::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
-use super::service::{OperatorFlags, Service};
+use super::service::{Failure, OperatorFlags, Service};
 use super::terminal::{fail, is_coloured};
 
 const EXAMPLES: &str = "\
@@ -27,11 +30,12 @@ Examples:
 
 Rates and lateness are those of the last --every seconds. Lateness is told by the bounds of the
 node's histogram. A host is in trouble if callbacks fail there or its rule pauses it; chronos
-destinations list has all hosts. Without a terminal one screen is printed, as with --once.
+destinations list has all hosts. q, Esc and Ctrl-C end it. Without a terminal one screen is
+printed, as with --once.
 CHRONOS_TOKEN has the token where one is needed; it goes over TLS or to this machine only.
 
 Exit codes:
-    0  shown, or ended by q
+    0  shown, or ended by a key
     1  the node does not answer
     2  wrong command line";
 
@@ -67,8 +71,8 @@ pub(super) fn run(flags: &TopFlags) -> u8 {
     let every = Duration::from_secs_f64(flags.every);
     let is_live = !flags.once && !json && std::io::stdout().is_terminal();
     // Without keys nothing would end it but a signal.
-    match is_live.then(Terminal::take) {
-        Some(Ok(terminal)) => live(&service, &terminal, every),
+    match is_live.then(Screen::take) {
+        Some(Ok(mut screen)) => live(service, &mut screen, every),
         _ => end(*json, once(&service, every)),
     }
 }
@@ -81,24 +85,33 @@ fn once(service: &Service, every: Duration) -> Result<Ending, NotDone> {
     Ok(Ending::done(screen(&between), between.document()))
 }
 
-/// Draws until a key ends it. A node that does not answer is told of, and asked again.
-fn live(service: &Service, terminal: &Terminal, every: Duration) -> u8 {
-    let mut before: Option<Sample> = None;
+/// What the screen waits for.
+enum News {
+    Wish(Wish),
+    Sample(Box<Result<Sample, Failure>>),
+}
+
+/// Draws until a key ends it. A node that does not answer is told of, and asked again. Keys and the
+/// node are waited for by threads of their own: a node that is slow holds up no key.
+fn live(service: Service, screen: &mut Screen, every: Duration) -> u8 {
+    let (sender, news) = channel();
+    let wisher = sender.clone();
+    std::thread::spawn(move || tell_wishes(|wish| wisher.send(News::Wish(wish)).is_ok()));
+    std::thread::spawn(move || {
+        while sender.send(News::Sample(Box::new(Sample::take(&service)))).is_ok() {
+            std::thread::sleep(every);
+        }
+    });
+    let is_coloured = is_coloured();
+    let mut shown = Shown::default();
     loop {
-        let (text, after) = match Sample::take(service) {
-            Ok(after) => {
-                let between = Between::new(before.as_ref().unwrap_or(&after), &after);
-                (screen(&between), Some(after))
-            }
-            Err(error) => (format!("{error}\n\nlooking again; q ends"), None),
-        };
-        let (rows, columns) = terminal.size();
-        if terminal.draw(&cut(&text, rows, columns), is_coloured()).is_err() {
+        if screen.draw(|frame| shown.draw(frame, is_coloured)).is_err() {
             return EXIT_FAILURE;
         }
-        before = after.or(before);
-        if terminal.is_ended_within(every) {
-            return EXIT_OK;
+        match news.recv() {
+            Ok(News::Sample(taken)) => shown.take(*taken),
+            Ok(News::Wish(Wish::Redraw)) => {}
+            Ok(News::Wish(Wish::End)) | Err(_) => return EXIT_OK,
         }
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::sample::{Between, CREATES, POPS};
-use crate::cli::shown::{clean, table, word_of};
+use crate::cli::shown::{table, word_of};
 
 /// Cores that are shown one by one.
 const CORES_MAX: usize = 32;
@@ -22,11 +22,7 @@ pub(super) fn screen(between: &Between<'_>) -> String {
         text(&status["state"]),
         length(uptime)
     );
-    let late = |share| match between.lateness_us(share) {
-        None => "-".to_owned(),
-        Some(u64::MAX) => "above 60 s".to_owned(),
-        Some(us) => format!("{} ms", us as f64 / 1e3),
-    };
+    let late = |share| late(between, share);
     screen += &format!(
         "timers {}   creates/s {:.0}   pops/s {:.0}   failures/s {:.0}\n",
         between.now("timers"),
@@ -51,7 +47,16 @@ pub(super) fn screen(between: &Between<'_>) -> String {
     screen + &cores(between) + "\n" + &hosts(&between.after.hosts) + "\n" + &peers(status)
 }
 
-fn length(seconds: u64) -> String {
+/// The bound of the lateness of this share of the pops.
+pub(super) fn late(between: &Between<'_>, share: f64) -> String {
+    match between.lateness_us(share) {
+        None => "-".to_owned(),
+        Some(u64::MAX) => "above 60 s".to_owned(),
+        Some(us) => format!("{} ms", us as f64 / 1e3),
+    }
+}
+
+pub(super) fn length(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
         60..3_600 => format!("{} min", seconds / 60),
@@ -108,12 +113,6 @@ fn left_out(count: usize, shown: usize) -> String {
     }
 }
 
-/// Cuts a screen to a window, so that it does not scroll.
-pub(super) fn cut(screen: &str, rows: usize, columns: usize) -> Vec<String> {
-    let lines = screen.lines().take(rows);
-    lines.map(|line| clean(line).chars().take(columns).collect()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,7 +126,5 @@ mod tests {
             assert!(screen.contains(told), "{told} is not in\n{screen}");
         }
         assert!(screen.chars().all(|c| c == '\n' || !c.is_control()), "{screen:?}");
-        let lines = cut(&screen, 3, 10);
-        assert_eq!((lines.len(), lines[0].chars().count()), (3, 10));
     }
 }

@@ -14,6 +14,7 @@ use super::answers::json_line;
 use super::facts::Facts;
 use super::node_view::NodeView;
 use super::status::{histogram_of_all, total_of};
+use crate::control::long_work;
 use crate::core::lists::ListAsked;
 use crate::node::clients::list_answers::write_count;
 use crate::node::list_orders::Ordered;
@@ -88,6 +89,7 @@ pub(super) async fn overview(
         "lateness": histogram_of_all(meters, |core| &core.lateness),
         "peers": { "alive": alive, "suspect": suspect, "dead": dead },
         "alarms": alarms.counts(),
+        "work": long_work::document(&view.cluster, meters, view.started.elapsed()),
         "due": due.document(&view),
     }))
 }

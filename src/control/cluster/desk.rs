@@ -4,12 +4,13 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::membership_file::{Lists, MembershipFile};
+use super::moving::Moving;
 use crate::base::ids::{PeerIndex, TimerId};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::{Membership, PeerKind, View};
@@ -52,6 +53,8 @@ pub(crate) struct ClusterDesk {
     commander: Option<Commander>,
     source: OnceLock<Source>,
     state: Mutex<DeskState>,
+    /// Since when timers are compared with the other nodes; `None`: they are not.
+    moving: Mutex<Option<Instant>>,
 }
 
 struct DeskState {
@@ -99,7 +102,12 @@ impl ClusterDesk {
     /// node: it shows the view and gives no commands.
     pub(crate) fn of(view: Arc<View>, commander: Option<Commander>) -> Self {
         let state = DeskState { view, reloads: 0, reload_failures: 0, reload_error: None };
-        Self { commander, source: OnceLock::new(), state: Mutex::new(state) }
+        Self {
+            commander,
+            source: OnceLock::new(),
+            state: Mutex::new(state),
+            moving: Mutex::new(None),
+        }
     }
 
     /// Says where the members come from. Without this call nothing can be reloaded or changed. Only
@@ -274,13 +282,28 @@ impl ClusterDesk {
         })
     }
 
-    /// Renders how far the walks of all cores are. `is_running` is true while
+    /// How far the walks of all cores are.
+    pub(crate) fn moving(&self, meters: &[CoreMeters]) -> Moving {
+        let view = Arc::clone(&self.state().view);
+        let moving = self.moving_in(&view, meters);
+        self.moving_since(moving.is_running, Instant::now());
+        moving
+    }
+
+    /// For how long timers have been compared, as far as anybody looked; `None`: they are not.
+    pub(crate) fn moving_since(&self, is_running: bool, now: Instant) -> Option<Duration> {
+        let mut begun = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+        *begun = is_running.then(|| begun.unwrap_or(now));
+        begun.map(|begun| now.saturating_duration_since(begun))
+    }
+
+    /// How far the walks of all cores are. `is_running` is true while
     ///
     /// - a core has not begun with the last command,
     /// - a core walks,
     /// - an offer has no answer yet and no member is dead (a dead member will not answer),
     /// - an original node is being read.
-    fn progress(&self, view: &View, meters: &[CoreMeters]) -> Value {
+    fn moving_in(&self, view: &View, meters: &[CoreMeters]) -> Moving {
         let is_obeyed = self.commander.as_ref().is_none_or(|commander| commander.is_obeyed(meters));
         let held = sum(meters, |core| &core.timers) + sum(meters, |core| &core.tombstones);
         let mut members = view.new_nodes().union(view.old_nodes()).iter();
@@ -294,15 +317,25 @@ impl ClusterDesk {
                 held.saturating_sub(core.walk_seen.get())
             })
             .sum();
-        let originals = self.originals();
         let is_offering = offers > 0 && !is_anybody_dead;
+        Moving {
+            is_running: !is_obeyed || is_walking || is_offering || self.originals().is_busy,
+            seen: if is_obeyed { held - left.min(held) } else { 0 },
+            total: held,
+            misplaced: sum(meters, |core| &core.timers_misplaced),
+            moved: sum(meters, |core| &core.timers_moved),
+        }
+    }
+
+    fn progress(&self, view: &View, meters: &[CoreMeters]) -> Value {
+        let Moving { is_running, seen, total, misplaced, moved } = self.moving_in(view, meters);
         json!({
-            "is_running": !is_obeyed || is_walking || is_offering || originals.is_busy,
-            "originals": originals.render(),
-            "seen": if is_obeyed { held - left.min(held) } else { 0 },
-            "total": held,
-            "misplaced": sum(meters, |core| &core.timers_misplaced),
-            "moved": sum(meters, |core| &core.timers_moved),
+            "is_running": is_running,
+            "originals": self.originals().render(),
+            "seen": seen,
+            "total": total,
+            "misplaced": misplaced,
+            "moved": moved,
         })
     }
 

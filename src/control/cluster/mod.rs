@@ -4,4 +4,5 @@
 pub(crate) mod desk;
 pub(crate) mod member_addresses;
 pub(crate) mod membership_file;
+pub(crate) mod moving;
 pub(crate) mod peer_news;

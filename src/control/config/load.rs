@@ -11,11 +11,10 @@ use super::check_peer_tls::peers_use_tls;
 use super::drop_in;
 use super::error::{CONFIG_BYTES_MAX, ConfigError, Origin, Problem};
 use super::identity;
-use super::key::Key;
 use super::keys::{KEYS, SECTIONS, find};
 use super::loader::{Loader, PROBLEMS_MAX};
 use super::settings::Config;
-use super::suggest::{remedy, unknown_key, unknown_section};
+use super::suggest::{unknown_key, unknown_section, unknown_variable};
 use super::value::{Value, quote};
 use crate::cluster::view::View;
 
@@ -151,8 +150,7 @@ impl Loader {
             || rest.contains("PORT_");
         let has_section =
             SECTIONS.iter().any(|s| rest.to_ascii_lowercase().starts_with(&format!("{}_", s.name)));
-        let variables: Vec<String> = KEYS.iter().map(Key::variable).collect();
-        let remedy = remedy(variable, variables.iter().map(String::as_str));
+        let remedy = unknown_variable(rest);
         let name = quote(variable);
         let problem = Problem::Unknown { origin, what: "variable", name, remedy };
         if has_section && !is_of_a_service {

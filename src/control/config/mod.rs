@@ -29,7 +29,7 @@ mod named_files;
 pub(crate) mod reload;
 pub(crate) mod secret_file;
 pub mod settings;
-mod suggest;
+pub(crate) mod suggest;
 pub mod text;
 pub(crate) mod timestamp;
 pub(crate) mod tls;

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use tokio::sync::{mpsc, watch};
 
 use self::log::LogSummary;
@@ -21,6 +20,7 @@ use self::order::Highest;
 use self::report::{Run, Summary};
 use self::worker::{Left, Load, News};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
+use crate::cli::progress::{Progress, silence};
 use crate::cli::runtime::{on_runtime, wall_ms};
 use crate::cli::terminal::{fail, print, tell};
 use crate::cli::timestamp::directory::follow_master;
@@ -235,7 +235,10 @@ async fn collect(
     };
     let mut end = std::pin::pin!(end);
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
-    let bar = progress(flags);
+    if flags.json {
+        silence();
+    }
+    let progress = Progress::begin("timestamps");
     let mut is_ending = false;
     let mut shown_at = begun;
     loop {
@@ -254,12 +257,11 @@ async fn collect(
             }
         }
         if shown_at.elapsed() >= Duration::from_secs(1) {
-            bar.set_message(summary.progress(shown_at.elapsed()));
-            bar.set_position(begun.elapsed().as_secs());
+            let text = summary.progress(shown_at.elapsed());
+            progress.show(begun.elapsed().as_secs(), flags.duration, &text);
             shown_at = Instant::now();
         }
     }
-    bar.finish_and_clear();
     summary
 }
 
@@ -268,14 +270,4 @@ fn stop_now(begun: Instant, stop: &watch::Sender<Option<Instant>>) -> Duration {
     let now = Instant::now();
     stop.send_replace(Some(now));
     now.duration_since(begun)
-}
-
-/// Returns a progress line on a terminal, hidden elsewhere.
-fn progress(flags: &BenchFlags) -> ProgressBar {
-    let (bar, template) = match flags.duration {
-        0 => (ProgressBar::new_spinner(), "{elapsed:>4}  {msg}"),
-        seconds => (ProgressBar::new(seconds), "{bar:24.cyan/dim} {pos} of {len} s  {msg}"),
-    };
-    bar.set_style(ProgressStyle::with_template(template).expect("a constant that parses"));
-    bar
 }
