@@ -10,6 +10,10 @@
 //! - `<!-- printed -->`: the block is what the commands before it print, but for ids of timers;
 //! - `<!-- file: NAME -->`: the block is a file of this name.
 //!
+//! The blocks of README.md, of docs/start and of docs/how-to are one script, page by page: nothing
+//! ends between two sections. What goes on there has `&` behind it, for the reader as for this
+//! suite.
+//!
 //! What a page takes for granted, such as the machines of a cluster, a script with the name of the
 //! page makes, in this folder.
 //!
@@ -49,6 +53,12 @@ fn every_block_runs_or_says_why_not() {
     let left_out = count(|block| matches!(block.kind, Kind::NotRun(_)));
     assert_eq!(run + left_out, commands, "each is one or the other");
     assert!(run >= 10, "{run} blocks");
+    let kept = all().filter(|block| matches!(block.kind, Kind::KeepsRunning(_)));
+    let kept = kept.filter(|block| shell::is_one_script(&block.page));
+    let findings: Vec<String> = kept
+        .map(|block| format!("{}:{}: one terminal: end the line with &", block.page, block.line))
+        .collect();
+    expect_none(&findings);
     println!("{commands} blocks of commands: {run} run, {left_out} not run");
     for (name, blocks) in &pages {
         for block in blocks {
