@@ -578,8 +578,15 @@ fn members_that_do_not_come_from_a_file_are_not_changed() {
     let wanted = json!({ "nodes": cluster.names(&[0, 1]) });
     let (status, text) = cluster.put(0, &wanted);
     assert_eq!(status, 409, "{text}");
-    assert!(text.contains("CHRONOS_CLUSTER_"), "{text}");
+    assert!(text.contains("CHRONOS_CLUSTER_NODES"), "{text}");
     assert_eq!(cluster.text(0), before);
+    cluster.start_alone(1);
+    let joined = cluster.order(0, &["join", &cluster.name(1)]);
+    let told = joined.expect(1, &format!("{name}: the members of this node come from"));
+    assert!(told.errors.contains("No node was told anything"), "{told:?}");
+    assert!(!told.errors.contains("told to"), "{told:?}");
+    let [first, second] = [0, 1].map(|place| cluster.look(place)["membership"].clone());
+    assert_eq!((&first["joining"], &second["joining"]), (&json!([]), &json!([])));
 }
 
 #[test]

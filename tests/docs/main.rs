@@ -18,6 +18,8 @@ use kit::documents::{Program, commands, documents, expect_none, files_below, rea
 
 mod citations;
 mod lines;
+mod messages;
+mod pictures;
 
 const CHRONOS: Program = Program { name: "chronos", binary: env!("CARGO_BIN_EXE_chronos") };
 
@@ -317,8 +319,10 @@ fn kinds_of_errors_and_members_are_those_of_the_program() {
 #[test]
 fn timers_in_the_documents_are_accepted() {
     let mut count = 0;
-    for name in ["README.md", "docs/api.md", "docs/operations.md"] {
-        for example in example_timers(&read(name)) {
+    let start = files_below("docs/start").into_iter().filter(|name| name.ends_with(".md"));
+    let pages = ["README.md", "docs/api.md", "docs/operations.md"].map(str::to_owned);
+    for name in pages.into_iter().chain(start) {
+        for example in example_timers(&read(&name)) {
             count += 1;
             accept(&example).unwrap_or_else(|reason| panic!("{name}: {example}: {reason}"));
         }

@@ -10,6 +10,10 @@
 //! - `<!-- printed -->`: the block is what the commands before it print, but for ids of timers;
 //! - `<!-- file: NAME -->`: the block is a file of this name.
 //!
+//! The blocks of README.md, of docs/start and of docs/how-to are one script, page by page: nothing
+//! ends between two sections. What goes on there has `&` behind it, for the reader as for this
+//! suite.
+//!
 //! What a page takes for granted, such as the machines of a cluster, a script with the name of the
 //! page makes, in this folder.
 //!
@@ -18,6 +22,11 @@
 
 mod pages;
 mod shell;
+
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Instant;
 
 use kit::documents::{documents, expect_none, read};
 use kit::runner::{self, Story};
@@ -49,6 +58,12 @@ fn every_block_runs_or_says_why_not() {
     let left_out = count(|block| matches!(block.kind, Kind::NotRun(_)));
     assert_eq!(run + left_out, commands, "each is one or the other");
     assert!(run >= 10, "{run} blocks");
+    let kept = all().filter(|block| matches!(block.kind, Kind::KeepsRunning(_)));
+    let kept = kept.filter(|block| shell::is_one_script(&block.page));
+    let findings: Vec<String> = kept
+        .map(|block| format!("{}:{}: one terminal: end the line with &", block.page, block.line))
+        .collect();
+    expect_none(&findings);
     println!("{commands} blocks of commands: {run} run, {left_out} not run");
     for (name, blocks) in &pages {
         for block in blocks {
@@ -60,11 +75,22 @@ fn every_block_runs_or_says_why_not() {
 }
 
 fn commands_run_as_they_are_written() {
-    for (name, blocks) in all_pages() {
-        let run = blocks.iter().filter(|block| block.kind.is_run()).count();
-        if run > 0 {
-            shell::run(&name, &blocks);
-            println!("{name}: {run} blocks ran");
+    let is_run = |blocks: &[Block]| blocks.iter().any(|block| block.kind.is_run());
+    let pages = all_pages().into_iter().filter(|(_, blocks)| is_run(blocks)).collect::<Vec<_>>();
+    let next = AtomicUsize::new(0);
+    let lane = || {
+        while let Some((name, blocks)) = pages.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let begun = Instant::now();
+            shell::run(name, blocks);
+            let run = blocks.iter().filter(|block| block.kind.is_run()).count();
+            println!("{name}: {run} blocks ran in {:.1} s", begun.elapsed().as_secs_f64());
         }
-    }
+    };
+    // A page waits most of its time, and shares nothing with another one.
+    thread::scope(|scope| {
+        let lanes = [scope.spawn(lane), scope.spawn(lane)];
+        for lane in lanes {
+            lane.join().unwrap_or_else(|failure| resume_unwind(failure));
+        }
+    });
 }

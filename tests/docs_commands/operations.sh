@@ -1,4 +1,6 @@
-# The machines of docs/operations.md: three members with the file of the page, and two nodes that know nobody.
+# The machines of docs/operations.md, docs/how-to/scale.md, upgrade.md and alarms.md: three members with the file of
+# the page, and two nodes that know nobody.
+[[ -e node1.toml ]] || sed -n '/file: node1.toml/,/^[^ <]/s/^    //p' docs/operations.md >node1.toml
 for n in 1 2 3 4 5; do
     ip addr replace "10.0.0.$n/32" dev lo
     ip addr replace "10.1.0.$n/32" dev lo

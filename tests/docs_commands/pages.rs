@@ -1,9 +1,10 @@
 //! The blocks of code of a page, and what the page says of each.
 
 /// What the first line of a block of commands begins with, behind variables that it sets.
-const PROGRAMS: [&str; 21] = [
+const PROGRAMS: [&str; 25] = [
     "callgrind_control",
     "cargo",
+    "cat",
     "chown",
     "chronos",
     "chronos-loadgen",
@@ -13,9 +14,12 @@ const PROGRAMS: [&str; 21] = [
     "dpkg",
     "for",
     "install",
+    "kill",
     "kubectl",
     "openssl",
+    "python3",
     "rpm",
+    "sed",
     "sh",
     "sudo",
     "systemctl",

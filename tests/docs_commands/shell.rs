@@ -23,6 +23,14 @@ const OWN: [&str; 8] =
 const PAGE_S: &str = "600";
 /// Looks for a port that is to be open, ten a second.
 const LOOKS: u32 = 600;
+/// Pages, and folders of pages, whose blocks are one script: who reads them types everything in
+/// order into one terminal, so nothing ends between two sections.
+const ONE_SCRIPT: [&str; 3] = ["README.md", "docs/start/", "docs/how-to/"];
+
+/// Whether the blocks of a page are one script.
+pub fn is_one_script(page: &str) -> bool {
+    ONE_SCRIPT.iter().any(|place| page.starts_with(place))
+}
 
 /// Runs the blocks of a page; fails with what was typed and said if one of them does.
 pub fn run(page: &str, blocks: &[Block]) {
@@ -136,7 +144,9 @@ fn script(page: &str, blocks: &[Block]) -> String {
     writeln!(text, "LOOKS={LOOKS}").expect("memory");
     let mut section = None;
     for block in blocks.iter().filter(|block| block.kind.is_run()) {
-        if section.replace(block.section) != Some(block.section) {
+        // The whole of a page that is one script counts as one section.
+        let own = if is_one_script(page) { 0 } else { block.section };
+        if section.replace(own) != Some(own) {
             text.push_str("end_section\n");
             text.push_str(&setup(page).unwrap_or_default());
         }

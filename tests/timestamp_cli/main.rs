@@ -219,9 +219,10 @@ fn a_server_that_gives_none_is_told() {
     let other = serve(Fake::Http);
     run(&format!("get --server {other} --tries 1"))
         .expect(1, "does not speak as a timestamp server");
-    let told = run(&format!("get --server 127.0.0.1:{} --tries 2", free_port()))
+    let told = run(&format!("get --server 127.0.0.1:{} --tries 4", free_port()))
         .expect(1, "cannot connect to");
-    assert_eq!(told.errors.matches("again: ").count(), 1, "{}", told.errors);
+    assert_eq!(told.errors.matches("trying again, 4 times").count(), 1, "{}", told.errors);
+    assert_eq!(told.errors.lines().count(), 2, "the failure and the end: {}", told.errors);
     // A backup of the original: connections succeed, and nobody answers.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = silent.local_addr().expect("bound");

@@ -47,6 +47,7 @@ pub(crate) fn change(
         Decision::Go(plan) => plan,
     };
     refuse_dead(&survey, &plan, dead)?;
+    refuse_fixed(&survey, &plan)?;
     let work = Work::of(context, &survey);
     work.step_1(&plan, &survey)?;
     let moved = work.step_2(&plan, procedure.kind)?;
@@ -132,6 +133,18 @@ fn refuse_dead(survey: &Survey, plan: &ChangePlan, dead: &[String]) -> Result<()
                     report.name
                 ));
             }
+        }
+    }
+    Ok(())
+}
+
+/// Returns an error if a node that is to hear of the change cannot write it down: before any node
+/// is told.
+fn refuse_fixed(survey: &Survey, plan: &ChangePlan) -> Result<(), String> {
+    for name in &plan.tell_during {
+        let reason = survey.reports.get(name).and_then(|report| report.fixed.as_ref());
+        if let Some(reason) = reason {
+            return Err(format!("{name}: {reason}. No node was told anything"));
         }
     }
     Ok(())

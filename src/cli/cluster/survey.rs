@@ -20,6 +20,8 @@ pub(crate) struct NodeReport {
     /// The node's name.
     pub name: String,
     pub lists: Lists,
+    /// Why no order can change the members of this node; `None` if one can.
+    pub fixed: Option<String>,
     /// What the node believes of each member: name and belief.
     pub believed: Vec<(String, String)>,
     pub is_running: bool,
@@ -172,6 +174,7 @@ impl Context {
                 joining: lists("joining"),
                 leaving: lists("leaving"),
             },
+            fixed: document["membership_fixed"].as_str().map(str::to_owned),
             believed: members.map(|m| (text(&m["name"]), text(&m["liveness"]))).collect(),
             // A node that does not say whether it is at rest counts as running.
             is_running: document["resynchronisation"]["is_running"].as_bool().unwrap_or(true),
@@ -237,6 +240,7 @@ mod tests {
             admin: format!("at {name}"),
             name: name.to_owned(),
             lists,
+            fixed: None,
             believed: Vec::new(),
             is_running: false,
             seen: 0,

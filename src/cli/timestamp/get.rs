@@ -1,6 +1,7 @@
 //! `chronos timestamp get`: takes timestamps as the Java client does, from the server that
 //! `ZooKeeper` names. A failed call asks `ZooKeeper` again.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,9 @@ use crate::timestamp::{RANGE_MAX, Timestamp};
 const PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause between two tries.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// How a server ends a refusal that does not last: nobody is master yet.
+const TRY_AGAIN: &str = "try again";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -135,11 +139,13 @@ impl Finder {
         for _ in 1..tries {
             match self.take(count, limit).await {
                 Ok(taken) => return Ok(taken),
-                // A single server that refuses will refuse the next try, too.
-                Err(TryError::Call(error @ CallError::Refused { .. }))
-                    if matches!(self.source, TimestampSource::Server(_)) =>
+                // A single server that refuses will refuse the next try, too, unless it says that
+                // it is about to begin.
+                Err(TryError::Call(CallError::Refused { address, reason }))
+                    if matches!(self.source, TimestampSource::Server(_))
+                        && !reason.ends_with(TRY_AGAIN) =>
                 {
-                    return Err(error.into());
+                    return Err(CallError::Refused { address, reason }.into());
                 }
                 Err(error) => failed(&error),
             }
@@ -159,12 +165,29 @@ pub(crate) fn run(flags: &GetFlags) -> u8 {
     on_runtime(async {
         let mut finder = Finder::new(source);
         let limit = Duration::from_millis(flags.timeout_ms);
-        let again = |error: &TryError| tell(&format!("again: {error}"));
+        let last = RefCell::new(String::new());
+        let again = |error: &TryError| tell_once(&last, error, flags.tries);
         match finder.take_patiently(flags.count, limit, flags.tries, again).await {
             Ok((first, server)) => print(&told(flags, first, &server, wall_ms())),
             Err(error) => fail(&error, EXIT_FAILURE),
         }
     })
+}
+
+/// Tells why a try failed, unless the try before it failed in the same way.
+fn tell_once(last: &RefCell<String>, error: &TryError, tries: u32) {
+    if let Some(line) = news(&mut last.borrow_mut(), &error.to_string()) {
+        tell(&format!("{line}; trying again, {tries} times in all"));
+    }
+}
+
+/// Returns what failed if it is not what was told last, and notes it as told.
+fn news<'a>(told: &mut String, failed: &'a str) -> Option<&'a str> {
+    if told == failed {
+        return None;
+    }
+    failed.clone_into(told);
+    Some(failed)
 }
 
 fn told(flags: &GetFlags, first: Timestamp, server: &str, now_ms: u64) -> String {
@@ -233,6 +256,14 @@ mod tests {
         assert_eq!((&document["ahead_ms"], &document["counter"]), (&2.into(), &5.into()));
         assert_eq!(document["server"], "a:1");
         assert_eq!(against_clock(-1_500), "1.500 s behind this clock");
+    }
+
+    #[test]
+    fn a_failure_that_goes_on_is_told_once() {
+        let mut told = String::new();
+        let lines = ["no answer", "no answer", "refused", "refused", "no answer"].into_iter();
+        let news: Vec<_> = lines.filter_map(|line| news(&mut told, line)).collect();
+        assert_eq!(news, ["no answer", "refused", "no answer"]);
     }
 
     #[test]

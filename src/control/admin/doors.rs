@@ -2,8 +2,14 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
+use tokio::time::sleep;
+
+/// How often a port in use is tried, and the pause between two tries.
+const PORT_TRIES: u32 = 60;
+const PORT_PAUSE: Duration = Duration::from_millis(25);
 
 /// Where the admin API is to listen.
 #[derive(Clone, Copy, Debug)]
@@ -59,11 +65,40 @@ impl AdminDoors {
     }
 }
 
+/// Binds an address. A port in use is tried again: that of a process that was just killed stays
+/// bound until the kernel has torn the process down.
 async fn bind(
     address: Option<SocketAddr>,
     remedy: &'static str,
 ) -> Result<Option<TcpListener>, DoorError> {
     let Some(address) = address else { return Ok(None) };
-    let bound = TcpListener::bind(address).await;
-    bound.map(Some).map_err(|source| DoorError { address, source, remedy })
+    let mut tries = 1;
+    loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => return Ok(Some(listener)),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < PORT_TRIES => {
+                tries += 1;
+                sleep(PORT_PAUSE).await;
+            }
+            Err(source) => return Err(DoorError { address, source, remedy }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_port_that_is_given_up_meanwhile_is_waited_for() {
+        let former = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = former.local_addr().expect("bound");
+        let plan = DoorPlan { plain: Some(address), secure: None };
+        let giving_up = async {
+            sleep(PORT_PAUSE * 3).await;
+            drop(former);
+        };
+        let (doors, ()) = tokio::join!(AdminDoors::open(plan), giving_up);
+        assert_eq!(doors.expect("free by then").plain_address(), Some(address));
+    }
 }

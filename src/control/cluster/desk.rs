@@ -264,6 +264,7 @@ impl ClusterDesk {
             "site": view.name_of_site(view.local_site()),
             "view_id": view.id().to_string(),
             "membership": { "nodes": nodes, "joining": joining, "leaving": leaving },
+            "membership_fixed": source.and_then(|source| source.file.why_none()),
             "members": members,
             "sites": sites,
             "resynchronisation": self.progress(view, meters),

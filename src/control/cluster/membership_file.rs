@@ -59,6 +59,14 @@ pub(crate) enum MembershipFileError {
 }
 
 impl MembershipFile {
+    /// Returns why the members cannot be written, if there is no file to write them into.
+    pub(crate) fn why_none(&self) -> Option<&str> {
+        match self {
+            MembershipFile::None(reason) => Some(reason),
+            MembershipFile::Toml(_) | MembershipFile::Ini(_) => None,
+        }
+    }
+
     /// Writes the lists into the file. Returns the file's former text, for
     /// [`MembershipFile::restore`].
     pub(crate) fn write(&self, lists: &Lists) -> Result<String, MembershipFileError> {

@@ -19,6 +19,9 @@ use crate::control::cluster::membership_file::MembershipFile;
 pub(crate) const LOCAL_FILE: &str = "/etc/chronos/chronos.conf";
 const CLUSTER_FILE: &str = "/etc/chronos/chronos_cluster.conf";
 const SHARED_FILE: &str = "/etc/chronos/chronos_shared.conf";
+/// Variables that name members.
+const MEMBERS: [&str; 3] =
+    ["CHRONOS_CLUSTER_NODES", "CHRONOS_CLUSTER_JOINING", "CHRONOS_CLUSTER_LEAVING"];
 
 /// The INI files of an existing deployment. `None` means the default under `/etc`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,8 +87,17 @@ impl ConfigFiles {
     }
 
     /// Returns the file that names the members, to be written when the members change. In a
-    /// deployment of the original service this is its cluster file.
+    /// deployment of the original service this is its cluster file. A variable of the environment
+    /// overrides every file, so members that come from one cannot be written anywhere.
     pub(crate) fn members(&self) -> MembershipFile {
+        let variable = self.environment.iter().find(|(name, _)| MEMBERS.contains(&name.as_str()));
+        if let Some((name, _)) = variable {
+            return MembershipFile::None(format!(
+                "the members of this node come from the variable {name}, which no command can \
+                 change: put them into [cluster] of a file, and start the node with --config FILE \
+                 and without the variable"
+            ));
+        }
         let cluster = self.ini.iter().flatten().next_back();
         match (cluster, &self.toml) {
             (Some((path, _)), _) => MembershipFile::Ini(path.clone()),

@@ -1,0 +1,1 @@
+. tests/docs_commands/operations.sh
