@@ -87,8 +87,8 @@ impl Nodes {
             nodes.slow_token = nodes.make_token("slow", &["--creates-per-second", "10"]);
         }
         nodes.make_certificates(&hosts);
-        for place in 0..count {
-            let admin = SocketAddr::new(hosts[place], admin_port);
+        for (place, host) in hosts.iter().enumerate() {
+            let admin = SocketAddr::new(*host, admin_port);
             let text = nodes.config(place, &names, admin);
             nodes.spawn(place, &text);
         }

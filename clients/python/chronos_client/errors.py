@@ -78,7 +78,8 @@ class ChronosError(Exception):
         self.status = status
         self.reason = reason
         self.kind = kind
-        self.advice = advice or (_UNKNOWN_FATE if unconfirmed else _ADVICE.get(kind, ""))
+        usual = _UNKNOWN_FATE if unconfirmed else _ADVICE.get(kind, "")
+        self.advice: str = usual if advice is None else advice
         self.member = member
         self.node = node
         self.attempts = attempts

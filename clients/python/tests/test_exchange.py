@@ -151,7 +151,8 @@ class Exchange(unittest.TestCase):
         self.assertIn("400 from http://a:1: body: empty", str(error))
 
     def test_urls_of_nodes_are_checked(self) -> None:
-        for urls in [[], ["10.0.0.1:7253"], ["http://a/x"], ["http://u:p@a"], ["ftp://a"]]:
+        wrong: List[List[str]] = [[], ["10.0.0.1:7253"], ["http://a/x"], ["http://u:p@a"]]
+        for urls in [*wrong, ["ftp://a"]]:
             with self.assertRaises(ValueError):
                 Nodes(urls, Retry(), lambda: 0.0)
         nodes = Nodes(["http://a", "https://[::1]"], Retry(), lambda: 0.0)
