@@ -72,6 +72,8 @@ pub struct Write {
     pub not_before: u64,
     pub again_by: u64,
     pub has_ended: bool,
+    /// The tick at which the pop before was over.
+    pub over_at: u64,
     /// Whether the timer follows the calendar and has popped: its pop counts from when the one
     /// before was over, which stands in `asked_ns` and `answered_ns`.
     pub is_anew: bool,
@@ -98,6 +100,7 @@ impl Write {
             not_before: 0,
             again_by: 0,
             has_ended: false,
+            over_at: 0,
             is_anew: false,
             filed: None,
         }
@@ -136,6 +139,7 @@ impl Write {
 
     /// Ends the present pop, delivered or given up. Returns whether it was the last.
     pub fn pop_over(&mut self, now: Now) -> bool {
+        self.over_at = now.mono.tick_floor().0;
         if self.follow(now) {
             return false;
         }

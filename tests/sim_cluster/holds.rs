@@ -20,7 +20,7 @@ use super::disturbances::RECOVERY_NS;
 use super::model::{Checked, Closed, MS, Model, RANK_NS, TALK_NS, Write, broken};
 use super::options::Options;
 use super::story_plan::{Kind, Operation, Story, Target, Wish};
-use super::world::{Event, World};
+use super::world::{Event, World, outcome_of};
 
 /// The names of these operations begin here, beyond those of others.
 const NAMES: usize = 30_000;
@@ -34,7 +34,7 @@ const ENDING_IDS: u64 = 0xcf00_0000_0000_0000;
 const ENDS: usize = 1 << 40;
 
 /// Whether the server of this timer wants no more of it.
-pub fn is_ending(id: u64) -> bool {
+fn is_ending(id: u64) -> bool {
     (ENDING_IDS..IDS_END).contains(&id)
 }
 
@@ -67,6 +67,17 @@ impl Act {
 
     fn has_no_effect(&self) -> bool {
         matches!(self.closed, Some((_, Closed::NoEffect)))
+    }
+}
+
+/// How a callback ends, and after how long. The host of a timer whose server wants no more of it
+/// says so late, where it would take the callback: the timer may be paused before.
+pub fn end_of(id: u64, ending: Ending, timeout_ms: u64) -> (CallbackOutcome, u64) {
+    match outcome_of(&ending) {
+        CallbackOutcome::Delivered if is_ending(id) => {
+            (CallbackOutcome::Gone, timeout_ms * MS * 4 / 5)
+        }
+        outcome => (outcome, ending.after_ns),
     }
 }
 
@@ -117,8 +128,9 @@ pub fn ends(story: &mut Story) {
         let pause = Kind::Act(target, TimerAction::Pause);
         make(options, draw, made, (name + 1, at_ms, pause));
         if draw.chance(30) {
+            let early_ms = at_ms + draw.range(20, 500);
             let resume = Kind::Act(target, TimerAction::Resume);
-            make(options, draw, made, (name + 2, at_ms + draw.range(20, 500), resume));
+            make(options, draw, made, (name + 2, early_ms, resume));
         }
         at_ms += draw.pick(&[3_000, 10_000]);
         make(options, draw, made, (name + 3, at_ms, Kind::Act(target, TimerAction::Resume)));
@@ -277,15 +289,6 @@ impl Model {
 }
 
 impl World {
-    /// How the host of a timer whose server wants no more of it ends a callback that it would take:
-    /// late, so that the timer may be paused before.
-    pub fn answers_gone(&self, id: u64, ending: &mut Ending, outcome: &mut CallbackOutcome) {
-        if is_ending(id) && *outcome == CallbackOutcome::Delivered {
-            *outcome = CallbackOutcome::Gone;
-            ending.after_ns = self.options.callbacks.timeout_ms * MS * 4 / 5;
-        }
-    }
-
     /// Notes that a node learns that the server of a timer wants no more of it.
     pub fn wants_no_more(&mut self, id: u64) {
         let name = name_of_end(id);

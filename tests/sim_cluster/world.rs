@@ -14,6 +14,7 @@ use kit::simulator::trace::Trace;
 
 use super::disturbances::Whom;
 use super::driver::{CoreDriver, Input, Running};
+use super::holds::end_of;
 use super::model::{Attempted, Checked, MS, Model, broken};
 use super::network::{ConnectionId, CoreAt, End, Network, Spoil};
 use super::nodes::{Node, Starved};
@@ -428,10 +429,10 @@ impl World {
         let at = pops.len();
         let is_doubled = pops.iter().any(|other| other.served_ns.is_some());
         let key = (name as u64) << 32 ^ ticket.sequence << 12 ^ at as u64;
-        let mut ending = self.callbacks.attempt(host, key, (at % 3) as u32);
-        let mut outcome = outcome_of(&ending);
-        self.answers_gone(ticket.id.0, &mut ending, &mut outcome);
-        let ended_ns = self.now_ns + ending.after_ns;
+        let ending = self.callbacks.attempt(host, key, (at % 3) as u32);
+        let timeout_ms = self.options.callbacks.timeout_ms;
+        let (outcome, after_ns) = end_of(ticket.id.0, ending, timeout_ms);
+        let ended_ns = self.now_ns + after_ns;
         let served_ns = (outcome == CallbackOutcome::Delivered).then_some(ended_ns);
         self.model.doubled += u64::from(is_doubled);
         pops.push(Attempted { place, begun_ns: self.now_ns, served_ns, told: None });
@@ -619,7 +620,7 @@ impl World {
 }
 
 /// Returns how an attempt ends, as the shard's outcome.
-fn outcome_of(ending: &Ending) -> CallbackOutcome {
+pub fn outcome_of(ending: &Ending) -> CallbackOutcome {
     match ending.outcome {
         Outcome::Delivered => CallbackOutcome::Delivered,
         Outcome::Rejected => CallbackOutcome::Rejected,
