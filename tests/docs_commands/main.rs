@@ -23,9 +23,6 @@
 mod pages;
 mod shell;
 
-use std::panic::resume_unwind;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::Instant;
 
 use kit::documents::{documents, expect_none, read};
@@ -75,22 +72,12 @@ fn every_block_runs_or_says_why_not() {
 }
 
 fn commands_run_as_they_are_written() {
-    let is_run = |blocks: &[Block]| blocks.iter().any(|block| block.kind.is_run());
-    let pages = all_pages().into_iter().filter(|(_, blocks)| is_run(blocks)).collect::<Vec<_>>();
-    let next = AtomicUsize::new(0);
-    let lane = || {
-        while let Some((name, blocks)) = pages.get(next.fetch_add(1, Ordering::Relaxed)) {
+    for (name, blocks) in all_pages() {
+        let run = blocks.iter().filter(|block| block.kind.is_run()).count();
+        if run > 0 {
             let begun = Instant::now();
-            shell::run(name, blocks);
-            let run = blocks.iter().filter(|block| block.kind.is_run()).count();
+            shell::run(&name, &blocks);
             println!("{name}: {run} blocks ran in {:.1} s", begun.elapsed().as_secs_f64());
         }
-    };
-    // A page waits most of its time, and shares nothing with another one.
-    thread::scope(|scope| {
-        let lanes = [scope.spawn(lane), scope.spawn(lane)];
-        for lane in lanes {
-            lane.join().unwrap_or_else(|failure| resume_unwind(failure));
-        }
-    });
+    }
 }
