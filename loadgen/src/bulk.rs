@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use chronos::cli::progress::say;
 use chronos::ring::pin_to_core;
 use serde::Serialize;
 
@@ -110,7 +111,7 @@ pub fn run(flags: &BulkFlags) -> Result<BulkReport> {
             let lines = once(flags, core, Way::Lines)?;
             Round { requests: once(flags, core, Way::Requests)?, lines }
         };
-        eprintln!("round {} of {}: {}", number + 1, flags.rounds, round_text(&round));
+        say(&format!("round {} of {}: {}", number + 1, flags.rounds, round_text(&round)));
         rounds.push(round);
     }
     let of = |pick: fn(&Round) -> f64| median(&rounds.iter().map(pick).collect::<Vec<f64>>());

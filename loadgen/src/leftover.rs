@@ -141,12 +141,12 @@ impl Door<'_> {
         stream.set_read_timeout(Some(ANSWER))?;
         let token = self.token.map(|token| format!("Authorization: Bearer {token}\r\n"));
         let token = token.unwrap_or_default();
-        write!(
-            stream,
+        // One write: in pieces, a server may answer before it has all of them.
+        let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: {address}\r\nX-Chronos-Order: 1\r\n{token}\
              Connection: close\r\nContent-Length: 0\r\n\r\n"
-        )
-        .with_context(whom)?;
+        );
+        stream.write_all(request.as_bytes()).with_context(whom)?;
         let mut answer = Vec::new();
         stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).with_context(whom)?;
         let answer = String::from_utf8_lossy(&answer);

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use chronos::cli::progress::Progress;
 use chronos::ring::pin_to_core;
 use serde::Serialize;
 
@@ -160,7 +161,11 @@ fn fill(address: SocketAddr, timers: u64) -> Result<()> {
     std::thread::scope(|scope| {
         let reader = scope.spawn(move || -> Result<u64> {
             let (mut created, mut line) = (0, Vec::new());
+            let progress = Progress::begin("creating timers");
             while created < timers {
+                if created % 1_000 == 0 {
+                    progress.show(created, timers, &format!("{created} created"));
+                }
                 line.clear();
                 ensure!(reads.read_until(b'\n', &mut line)? > 0, "the node has closed");
                 created += u64::from(line.starts_with(b"{\"location\""));

@@ -12,6 +12,8 @@ use std::sync::atomic::Ordering;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
+use chronos::cli::progress::say;
+
 use crate::child::{Child, free_address};
 use crate::clock::clock_ns;
 use crate::command::{Job, command, job};
@@ -87,7 +89,7 @@ pub fn run(flags: &RatioFlags) -> Result<RatioReport> {
                 let reference = run.reference()?;
                 Round { node: run.node()?, reference }
             };
-            eprintln!("round {} of {}: {}", number + 1, flags.rounds, round_text(&round));
+            say(&format!("round {} of {}: {}", number + 1, flags.rounds, round_text(&round)));
             rounds.push(round);
         }
         shapes.push(summarise(flags.connections, pipeline, rounds));

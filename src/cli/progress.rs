@@ -25,6 +25,13 @@ pub fn silence() {
     IS_SILENT.store(true, Ordering::Relaxed);
 }
 
+/// Writes a line to standard error that says how far the work is, unless all work is silent.
+pub fn say(line: &str) {
+    if !IS_SILENT.load(Ordering::Relaxed) {
+        tell(line);
+    }
+}
+
 /// Work that goes on. Dropping the value clears the bar.
 #[derive(Debug)]
 pub struct Progress {

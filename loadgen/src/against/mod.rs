@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use chronos::cli::progress::say;
 use chronos::tls::connector::Connector;
 use serde::Serialize;
 
@@ -159,13 +160,13 @@ fn shape(
             let server = servers[at];
             let one = measure(seat, server, load, connector)
                 .with_context(|| format!("measuring {}", server.name))?;
-            eprintln!(
+            say(&format!(
                 "{} x {}, round {} of {rounds}: {}",
                 load.connections,
                 load.pipeline,
                 round + 1,
                 line(server.name, &one)
-            );
+            ));
             figures[at].push(one);
         }
     }

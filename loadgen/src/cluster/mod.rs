@@ -16,6 +16,8 @@ use std::fmt::Write;
 use anyhow::{Result, bail};
 use serde::Serialize;
 
+use chronos::cli::progress::say;
+
 use crate::flags::ClusterFlags;
 use crate::machine::Machine;
 use crate::report::median;
@@ -88,11 +90,11 @@ pub fn run(flags: &ClusterFlags) -> Result<ClusterReport> {
             measure(flags, &mut round)?;
             let told = round.values[before..].iter();
             let told = told.map(|(name, unit, value)| format!("{name} {}", text(*value, unit)));
-            eprintln!(
+            say(&format!(
                 "round {number} of {}: {name}: {}",
                 flags.rounds,
                 told.collect::<Vec<_>>().join(", ")
-            );
+            ));
         }
         report.take(number, round);
     }

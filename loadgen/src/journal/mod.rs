@@ -12,6 +12,8 @@ use std::fmt::Write;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
+use chronos::cli::progress::say;
+
 use crate::against::{self, Folder, Row, measure_running, table};
 use crate::flags::JournalFlags;
 use crate::machine::Machine;
@@ -84,13 +86,13 @@ fn shape(
                 one
             });
             let one = measured.with_context(|| format!("measuring {}", server.name()))?;
-            eprintln!(
+            say(&format!(
                 "{} x {}, round {} of {rounds}: {}",
                 load.connections,
                 load.pipeline,
                 round + 1,
                 against::line(server.name(), &one)
-            );
+            ));
             figures[at].push(one);
         }
     }

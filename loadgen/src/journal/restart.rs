@@ -8,6 +8,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 
 use super::servers::{Seat, Server, bytes_below, time_disk};
+use chronos::cli::progress::say;
+
 use crate::child::{Child, free_address};
 use crate::command::{Job, command, job};
 use crate::report::grouped;
@@ -63,7 +65,7 @@ pub fn run(seat: &Seat<'_>, sync_us: &mut Vec<f64>) -> Result<Vec<Restart>> {
             resident_mib_before: before,
             resident_mib_after: after,
         };
-        eprintln!("start {}: {}", round + 1, restart_line(&restart));
+        say(&format!("start {}: {}", round + 1, restart_line(&restart)));
         restarts.push(restart);
         before = after;
         node.kill()?;

@@ -19,6 +19,8 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use serde::Serialize;
 
+use chronos::cli::progress::say;
+
 use crate::child::{Child, free_address};
 use crate::flags::{Role, TimestampFlags};
 use crate::machine::Machine;
@@ -78,7 +80,7 @@ pub fn run(flags: &TimestampFlags) -> Result<Option<TimestampReport>> {
             report.echo.push(run_beside(flags, Role::Echo)?);
             report.node.push(run_beside(flags, Role::Node)?);
         }
-        eprintln!("round {} of {}", number + 1, flags.rounds);
+        say(&format!("round {} of {}", number + 1, flags.rounds));
     }
     Ok(Some(report))
 }
