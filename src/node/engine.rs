@@ -106,7 +106,7 @@ impl Driver for Engine {
     }
 
     fn call(&mut self, now: Now, attempt: &Attempt) {
-        if attempt.is_first {
+        if attempt.number == 1 {
             let late_ns = now.mono.since_ns(attempt.due.begins());
             self.meters[self.own].lateness.record_us(late_ns / 1_000);
         }

@@ -137,12 +137,12 @@ impl Shard {
         self.records.transition(slot, Next::InFlight);
         let sequence = record.sequence + 1;
         let ticket = Ticket { slot, host, id: record.id, version: record.version, sequence };
-        let attempt =
-            Attempt { ticket, due: self.records.due(record), is_first: record.attempts == 0 };
+        let number = u16::from(record.attempts) + 1;
+        let attempt = Attempt { ticket, due: self.records.due(record), number };
         assert!(attempt.due.begins() <= now.mono, "a pop is never early");
         self.records.hosts_mut().take_place(ticket.host, now.mono.tick_floor());
         self.counters.in_flight += 1;
-        self.counters.retried += u64::from(!attempt.is_first);
+        self.counters.retried += u64::from(number > 1);
         outbox.attempts.push(attempt);
     }
 

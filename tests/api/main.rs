@@ -31,5 +31,6 @@ mod semantics;
 mod signatures;
 mod sink;
 mod stop;
+mod timer_headers;
 mod token_limits;
 mod tokens;

@@ -22,7 +22,7 @@ use crate::node::buffer_pool::BufferPool;
 use crate::node::callbacks::dialling::{Dialling, Failure, NO_AUTHORITIES};
 use crate::node::callbacks::policy::{Denial, Destinations};
 use crate::node::callbacks::request::{
-    CallbackRequest, USUAL_HEADERS, write_request, write_special_request,
+    CallbackRequest, Sender, USUAL_HEADERS, write_request, write_special_request,
 };
 use crate::node::callbacks::secured::Secured;
 use crate::node::callbacks::signing::{Pop, Signer};
@@ -32,6 +32,7 @@ use crate::node::owner::Owner;
 use crate::node::resolver::threads::{Asker, Resolver};
 use crate::tls::connector::Connector;
 use crate::wire::answer_reader::{AnswerReader, Progress, Verdict};
+use crate::wire::wall_time::WallTimeWriter;
 
 /// Number of request buffers kept for reuse; below it the largest kept buffer in bytes.
 const POOL_MAX: usize = 1_024;
@@ -137,6 +138,7 @@ pub struct Lanes {
     /// What connections over TLS are dialled with.
     pub dialling: Dialling,
     limits: CallbackLimits,
+    times: WallTimeWriter,
     pub(super) pool: BufferPool,
     pub(super) finished: Vec<(Ticket, CallbackOutcome)>,
     /// What servers said to attempts that failed: status, and the first bytes of the answer.
@@ -161,6 +163,7 @@ impl Lanes {
             denied: Default::default(),
             dialling: Dialling::default(),
             limits: limits.clone(),
+            times: WallTimeWriter::default(),
             pool: BufferPool::new(POOL_MAX, POOLED_BYTES_MAX),
             finished: Vec::new(),
             said: Vec::new(),
@@ -205,20 +208,22 @@ impl Lanes {
             target: content.target,
             opaque: content.opaque,
             pop: Pop { id, version, sequence },
+            told: self.limits.timer_headers.then(|| shard.told_timer(io.now, attempt)),
         };
         let signed = self.signer.as_deref().map(|signer| (signer, io.now.wall));
+        let mut sender = Sender { signed, times: &mut self.times };
         let mut timeout_ms = self.limits.timeout_ms;
         let (mut keeps_answer, mut tells_success) = (self.limits.dead_letters.plain, false);
         if content.has_attributes() {
             let attributes = content.attributes();
             callback.pop.sequence += attributes.cron.map_or(0, |cron| cron.done);
-            write_special_request(&mut request, &callback, &attributes, signed);
+            write_special_request(&mut request, &callback, &attributes, &mut sender);
             timeout_ms = attributes.timeout_ms.unwrap_or(timeout_ms);
             tells_success = attributes.on_success.is_some() && attributes.letter.is_none();
             let is_told = tells_success || attributes.on_failure.is_some();
             keeps_answer |= is_told || attributes.retry.is_some() || attributes.replay.is_some();
         } else {
-            write_request(&mut request, &callback, signed);
+            write_request(&mut request, &callback, &mut sender);
         }
         let deadline = io.now.mono.plus_ms(timeout_ms);
         let ticket = attempt.ticket;
