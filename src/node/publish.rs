@@ -26,6 +26,9 @@ pub fn publish(engine: &mut Engine) -> bool {
     let meters = &engine.meters[engine.own];
     let is_behind = meters.tags.tell(core.shard_mut().tags_mut());
     let running = core.jobs_running() as u64;
+    if core.shard().has_given_up() && meters.give_ups.has_room() {
+        meters.give_ups.give(core.shard_mut().take_given_up());
+    }
     let shard = core.shard();
     let counted = shard.counters();
     meters.timers.set(counted.timers);

@@ -69,6 +69,7 @@ impl Shard {
     /// second.
     pub(super) fn sweep(&mut self, tick: Tick, outbox: &mut Outbox) {
         self.records.hosts_mut().sweep(tick, HOSTS_PER_SWEEP, &mut outbox.released);
+        self.give_ups.sweep();
         let waiting = self.records.oldest_waiting();
         let oldest = waiting.into_iter().chain(self.pops.oldest_failing.get(tick)).min();
         self.counters.oldest_overdue_ms = oldest.map_or(0, |due| tick - due);

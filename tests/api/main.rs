@@ -35,4 +35,5 @@ mod stop;
 mod timer_headers;
 mod token_limits;
 mod tokens;
+mod trouble;
 mod warnings;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::base::ids::HostId;
 use crate::base::limits::CallbackLimits;
 use crate::base::slots::Slots;
-use crate::base::time::MonoNs;
+use crate::base::time::{MonoNs, WallMs};
 use crate::ring::{Completion, Received, Ring, SocketId};
 use crate::shard::Shard;
 use crate::shard::effects::{Attempt, CallbackOutcome, Ticket};
@@ -20,6 +20,7 @@ use crate::wire::callback_uri::{Host, host_and_port, is_secure, parse_authority}
 
 use crate::node::buffer_pool::BufferPool;
 use crate::node::callbacks::dialling::{Dialling, Failure, NO_AUTHORITIES};
+use crate::node::callbacks::failing::FailingHosts;
 use crate::node::callbacks::policy::{Denial, Destinations};
 use crate::node::callbacks::request::{
     CallbackRequest, Sender, USUAL_HEADERS, write_request, write_special_request,
@@ -84,6 +85,10 @@ pub(super) struct Lane {
     idle: Vec<u32>,
     /// Calls that wait for the name's addresses.
     unresolved: Vec<Call>,
+    /// Whether the host has failed since its last success.
+    is_failing: bool,
+    /// The status of the last answer that was no success, until its attempt has ended.
+    status: Option<u16>,
 }
 
 #[derive(Debug)]
@@ -129,6 +134,8 @@ pub struct Lanes {
     resolving: BTreeSet<(MonoNs, u32)>,
     resolver: Resolver,
     destinations: Arc<Destinations>,
+    /// Hosts that have failed since their last success.
+    pub failing: FailingHosts,
     /// Signs callbacks. `None`: nobody does.
     pub signer: Option<Arc<Signer>>,
     /// Counts changes of the destinations.
@@ -159,6 +166,7 @@ impl Lanes {
             resolver,
             destinations: Arc::default(),
             age: 0,
+            failing: FailingHosts::default(),
             signer: None,
             denied: Default::default(),
             dialling: Dialling::default(),
@@ -198,8 +206,11 @@ impl Lanes {
         if self.lanes.len() <= host.0 as usize {
             self.lanes.resize_with(host.0 as usize + 1, || None);
         }
-        let lane = &mut self.lanes[host.0 as usize];
-        let lane = lane.get_or_insert_with(|| Lane::new(shard.authority(host)));
+        let (lane, failing) = (&mut self.lanes[host.0 as usize], &self.failing);
+        let lane = lane.get_or_insert_with(|| {
+            let authority = shard.authority(host);
+            Lane::new(authority, failing.has(authority))
+        });
         let mut request = self.pool.take();
         let content = shard.content(attempt);
         let Ticket { id, version, sequence, .. } = attempt.ticket;
@@ -308,6 +319,7 @@ impl Lanes {
             Some((_, Progress::Partial)) => return,
             Some((ticket, Progress::Complete { verdict, reusable })) => {
                 note(&mut self.said, &connection.state);
+                note_status(&mut self.lanes, ticket.host, verdict);
                 self.finished.push((ticket, outcome(verdict)));
                 if reusable && !connection.is_sending && self.is_of_today(connection) {
                     return self.make_idle(io.now.mono, place);
@@ -335,7 +347,10 @@ impl Lanes {
         match &connection.state {
             State::Busy { ticket, is_reused, reader } => {
                 let ended = match reader.end() {
-                    Some(verdict) => outcome(verdict),
+                    Some(verdict) => {
+                        note_status(&mut self.lanes, host, verdict);
+                        outcome(verdict)
+                    }
                     None if *is_reused && !reader.has_begun => CallbackOutcome::Stale,
                     None => CallbackOutcome::Unreachable,
                 };
@@ -451,6 +466,26 @@ impl Lanes {
     /// before [`Lanes::next_finished`].
     pub fn next_said(&mut self) -> Option<(Ticket, u16, Box<[u8]>)> {
         self.said.pop()
+    }
+
+    /// Takes note of an attempt that ended, for whoever asks how hosts are. `now` reads the clock.
+    #[inline]
+    pub fn note_end(&mut self, host: HostId, outcome: CallbackOutcome, now: impl Fn() -> WallMs) {
+        let Some(Some(lane)) = self.lanes.get_mut(host.0 as usize) else { return };
+        match outcome {
+            CallbackOutcome::Delivered if !lane.is_failing => {}
+            CallbackOutcome::Delivered => {
+                (lane.is_failing, lane.status) = (false, None);
+                self.failing.succeeded(&lane.authority);
+            }
+            // These say nothing of the host, or that it is in order.
+            CallbackOutcome::Denied | CallbackOutcome::Stale | CallbackOutcome::Gone => {}
+            outcome => {
+                lane.is_failing = true;
+                let ended = (outcome, lane.status.take());
+                self.failing.failed(&lane.authority, ended, now());
+            }
+        }
     }
 
     /// Takes an attempt that ended, in no order.
@@ -609,7 +644,7 @@ enum Found {
 }
 
 impl Lane {
-    fn new(authority: &str) -> Self {
+    fn new(authority: &str, is_failing: bool) -> Self {
         let parsed = parse_authority(authority);
         let (host, port) = parsed.expect("authorities are parsed before they are stored");
         let server = is_secure(authority).then(|| match host {
@@ -635,6 +670,8 @@ impl Lane {
             head: head.into_bytes(),
             idle: Vec::new(),
             unresolved: Vec::new(),
+            is_failing,
+            status: None,
         }
     }
 
@@ -693,6 +730,16 @@ impl CallbackConnection {
     pub(super) fn read(&mut self, bytes: &[u8]) -> Option<(Ticket, Progress)> {
         let State::Busy { ticket, reader, .. } = &mut self.state else { return None };
         Some((*ticket, reader.feed(bytes)))
+    }
+}
+
+/// Notes the status of an answer that is no success.
+#[inline]
+fn note_status(lanes: &mut [Option<Lane>], host: HostId, verdict: Verdict) {
+    if !(200..300).contains(&verdict.status)
+        && let Some(Some(lane)) = lanes.get_mut(host.0 as usize)
+    {
+        lane.status = Some(verdict.status);
     }
 }
 
