@@ -56,7 +56,7 @@ mod reports;
 pub(crate) mod requesters;
 mod requests;
 pub(crate) mod tag_counts;
-pub mod told;
+pub(crate) mod told;
 mod writes;
 
 use std::sync::Arc;

@@ -9,7 +9,8 @@ use simd_json::Node;
 /// What every sentence about a member has, whatever it is called.
 pub const NOT_KNOWN: &str = " is not known";
 /// What the client of a timer that never pops is told.
-pub const NEVER_POPS: &str = "the timer never pops, because timing.repeat-for is less than timing.interval; nothing is stored";
+pub const NEVER_POPS: &str = "the timer never pops, because timing.repeat-for is less than \
+                              timing.interval; nothing is stored";
 /// Members that are named; others are counted.
 const NAMED_MAX: usize = 3;
 /// Most characters of a member's name that are told. Longer names are not compared with others,
@@ -172,8 +173,8 @@ mod tests {
 
     fn timer(timing: &str, http: &str, callback: &str, more: &str) -> String {
         format!(
-            "{{\"timing\":{{\"interval\":5{timing}}},\"callback\":{{\"http\":{{\"uri\":\"http://h\",\
-             \"opaque\":\"\"{http}}}{callback}}}{more}}}"
+            "{{\"timing\":{{\"interval\":5{timing}}},\"callback\":{{\"http\":{{\
+             \"uri\":\"http://h\",\"opaque\":\"\"{http}}}{callback}}}{more}}}"
         )
     }
 
@@ -220,8 +221,8 @@ mod tests {
                 "callback.retry.max_attempt is not known, did you mean max-attempts?",
             ),
             (
-                timer("", "", "", ",\"statistics\":{\"tag-info\":[{\"type\":\"A\",\"cnt\":2}]}"),
-                "statistics.tag-info.cnt is not known, did you mean count?",
+                timer("", "", "", ",\"statistics\":{\"tag-info\":[{\"type\":\"A\",\"counts\":2}]}"),
+                "statistics.tag-info.counts is not known, did you mean count?",
             ),
             (
                 timer(

@@ -61,18 +61,18 @@ impl WallTimeWriter {
         }
         let of_second = (ms % 1_000) as u16;
         let digit = |divisor: u16| b'0' + (of_second / divisor % 10) as u8;
-        let mut text = [b'Z'; SECOND_BYTES + 4];
-        text[..SECOND_BYTES].copy_from_slice(&self.text);
-        text[SECOND_BYTES..SECOND_BYTES + 3].copy_from_slice(&[digit(100), digit(10), digit(1)]);
-        out.extend_from_slice(&text);
+        out.extend_from_slice(&self.text);
+        out.extend_from_slice(&[digit(100), digit(10), digit(1), b'Z']);
     }
 
     #[cold]
     fn write_and_keep(&mut self, ms: u64, out: &mut Vec<u8>) {
         let begins = out.len();
         write_wall_time(WallMs(ms), out);
-        self.text.copy_from_slice(&out[begins..begins + SECOND_BYTES]);
-        self.second = ms / 1_000;
+        let written = out.get(begins..).and_then(|written| written.first_chunk());
+        if let Some(text) = written {
+            (self.second, self.text) = (ms / 1_000, *text);
+        }
     }
 }
 

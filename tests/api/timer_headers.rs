@@ -1,5 +1,5 @@
-//! `X-Timer-Id`, `X-Due-Time` and `X-Attempt` (docs/api.md, "The callback"): what a callback says of
-//! its timer.
+//! `X-Timer-Id`, `X-Due-Time` and `X-Attempt` (docs/api.md, "The callback"): what a callback says
+//! of its timer.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -148,7 +148,8 @@ fn lines_of_a_bulk_request_have_warnings_of_their_own() {
     assert!(results.iter().all(|result| result["location"].is_string()), "{results:?}");
     let mut client = Client::connect(node.address);
     client.send(format!(
-        "POST /timers/bulk?strict=true HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n{body}"
+        "POST /timers/bulk?strict=true HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+         {headers}\r\n{body}"
     ));
     let answer = client.rest();
     let refused = answer.matches("{\"status\":400,").count();

@@ -1,5 +1,5 @@
-//! Callback hosts that have failed since their last success, by name. A host whose pops are over has
-//! no lane any more, and an operator who comes later still finds it here.
+//! Callback hosts that have failed since their last success, by name. A host whose pops are over
+//! has no lane any more, and an operator who comes later still finds it here.
 
 use std::collections::BTreeMap;
 

@@ -167,8 +167,8 @@ pub struct ClientConnection {
     pub(super) first_pending: u32,
     /// Bytes of the answers in `pending`, and of the warnings that wait for theirs.
     pub(super) ready_bytes: usize,
-    /// Warnings of requests that are awaited; `None`: there are none.
-    pub(super) warnings: Option<Box<AwaitedWarnings>>,
+    /// Warnings of requests that are awaited.
+    pub(super) warnings: AwaitedWarnings,
     /// How many reads in `pending` are awaited.
     reads_awaited: usize,
     /// Bytes that the answer to an awaited read is expected to have.
@@ -217,7 +217,7 @@ impl ClientConnection {
             pending: VecDeque::new(),
             first_pending: 0,
             ready_bytes: 0,
-            warnings: None,
+            warnings: AwaitedWarnings::default(),
             reads_awaited: 0,
             read_bytes: READ_BYTES_UNKNOWN,
             is_deferred: false,

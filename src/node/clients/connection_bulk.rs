@@ -218,6 +218,21 @@ impl ClientConnection {
         true
     }
 
+    /// Keeps a warning for the answer to a request, of a line or another one.
+    #[cold]
+    pub(super) fn await_warning(&mut self, request: u32, warning: Box<str>) {
+        self.ready_bytes += warning.len();
+        self.warnings.put(request, warning);
+    }
+
+    /// The warning for the answer to this request.
+    #[inline]
+    pub(super) fn take_warning(&mut self, request: u32) -> Option<Box<str>> {
+        let warning = self.warnings.take(request)?;
+        self.ready_bytes -= warning.len();
+        Some(warning)
+    }
+
     /// Ends the answer.
     fn end_bulk(&mut self, body: &BulkBody) {
         if !body.is_answered {

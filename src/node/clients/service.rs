@@ -291,11 +291,7 @@ impl Service {
                 return self.settle(asked, persistence, out);
             }
             (TimerPath::Unknown, _) => {
-                let reason = match caller.addressed {
-                    Some(Err(no_id)) => no_id.clone(),
-                    _ => NO_PATH.into(),
-                };
-                return self.settle(Err((404, reason)), persistence, out);
+                return self.settle(Err((404, no_path(caller))), persistence, out);
             }
             _ => return self.not_allowed(out, line.allowed(), persistence),
         };
@@ -782,6 +778,15 @@ fn owned<'a>(
             with_owner(definition.content, &owner.name, out);
             Definition { content: out, ..definition }
         }
+    }
+}
+
+/// Why a path names nothing.
+#[cold]
+fn no_path(caller: Caller<'_>) -> String {
+    match caller.addressed {
+        Some(Err(no_id)) => no_id.clone(),
+        _ => NO_PATH.into(),
     }
 }
 

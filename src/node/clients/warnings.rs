@@ -1,8 +1,7 @@
 //! What a client is told beside the answer that its document was taken: members that nobody knows,
-//! and timers that never pop. The original's contract takes both in silence, so status and body stay
-//! as they are; a header tells (docs/api.md, "Warnings").
+//! and timers that never pop. The original's contract takes both in silence, so status and body
+//! stay as they are; a header tells (docs/api.md, "Warnings").
 
-use crate::node::clients::connection::ClientConnection;
 use crate::timer::definition::Definition;
 use crate::wire::json::write_string;
 use crate::wire::unknown_members::NEVER_POPS;
@@ -31,29 +30,27 @@ fn warning(unknown: Option<&str>, never_pops: bool) -> Box<str> {
 #[derive(Debug, Default)]
 pub(super) struct AwaitedWarnings(Vec<(u32, Box<str>)>);
 
-impl ClientConnection {
+impl AwaitedWarnings {
     /// Keeps a warning for the answer to a request.
     #[cold]
-    pub(super) fn await_warning(&mut self, request: u32, warning: Box<str>) {
-        self.ready_bytes += warning.len();
-        self.warnings.get_or_insert_default().0.push((request, warning));
+    pub(super) fn put(&mut self, request: u32, warning: Box<str>) {
+        self.0.push((request, warning));
     }
 
     /// The warning for the answer to this request.
     #[inline]
-    pub(super) fn take_warning(&mut self, request: u32) -> Option<Box<str>> {
-        if self.warnings.is_none() { None } else { self.find_warning(request) }
+    pub(super) fn take(&mut self, request: u32) -> Option<Box<str>> {
+        if self.0.is_empty() { None } else { self.find(request) }
     }
 
     #[cold]
-    fn find_warning(&mut self, request: u32) -> Option<Box<str>> {
-        let awaited = self.warnings.as_mut()?;
-        let place = awaited.0.iter().position(|(of, _)| *of == request)?;
-        let (_, warning) = awaited.0.swap_remove(place);
-        if awaited.0.is_empty() {
-            self.warnings = None;
+    fn find(&mut self, request: u32) -> Option<Box<str>> {
+        let place = self.0.iter().position(|(of, _)| *of == request)?;
+        let (_, warning) = self.0.remove(place);
+        if self.0.is_empty() {
+            // The memory of many goes.
+            self.0 = Vec::new();
         }
-        self.ready_bytes -= warning.len();
         Some(warning)
     }
 }

@@ -58,8 +58,10 @@ impl GiveUps {
         }
         let (timer, mut uri) = describe();
         uri.truncate(uri.find(['?', '#']).unwrap_or(uri.len()));
-        // URIs are ASCII.
-        uri.truncate(uri.floor_char_boundary(URI_BYTES_MAX));
+        // URIs are ASCII, and cut off where one is not.
+        if uri.len() > URI_BYTES_MAX {
+            uri = uri.chars().take(URI_BYTES_MAX).collect();
+        }
         let (timer, uri) = (timer.into(), uri.into());
         self.noted.hosts.push(GivenUpPop { host: host.into(), timer, uri, reason, count: 1 });
     }
