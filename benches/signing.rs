@@ -8,9 +8,10 @@ use std::time::Instant;
 
 use chronos::base::ids::TimerId;
 use chronos::base::time::WallMs;
-use chronos::node::callbacks::request::{CallbackRequest, write_request};
+use chronos::node::callbacks::request::{CallbackRequest, Sender, write_request};
 use chronos::node::callbacks::signing::{Pop, Signer};
 use chronos::timer::version::Version;
+use chronos::wire::wall_time::WallTimeWriter;
 use counting::Asked;
 
 const SECRETS: [&str; 2] = [
@@ -29,13 +30,16 @@ const PER_ROUND: u64 = 20_000;
 
 /// Writes callbacks of pops that follow each other. Returns the ns for each.
 fn round_ns(out: &mut Vec<u8>, body: &[u8], signer: Option<&Signer>) -> f64 {
+    let mut times = WallTimeWriter::default();
     let begin = Instant::now();
     for sequence in 1..=PER_ROUND {
         let pop = Pop { id: TimerId(sequence << 12), version: Version(1 << 40), sequence };
-        let callback = CallbackRequest { head: HEAD, target: TARGET, opaque: body, pop };
+        let callback =
+            CallbackRequest { head: HEAD, target: TARGET, opaque: body, pop, told: None };
         out.clear();
         let at = WallMs(1_674_087_231_000 + sequence);
-        write_request(out, black_box(&callback), signer.map(|signer| (signer, at)));
+        let signed = signer.map(|signer| (signer, at));
+        write_request(out, black_box(&callback), &mut Sender { signed, times: &mut times });
         black_box(&*out);
     }
     begin.elapsed().as_nanos() as f64 / PER_ROUND as f64

@@ -136,6 +136,9 @@ pub struct CallbackLimits {
     pub resolve_ttl_ms: u64,
     /// Longest time for which a tombstone stays, in milliseconds, whatever the timer's interval.
     pub tombstone_ms_max: u64,
+    /// Whether callbacks say which timer they are of, when they were due, and which attempt they
+    /// are.
+    pub timer_headers: bool,
     /// What is kept of pops that are given up.
     pub dead_letters: DeadLetterLimits,
 }
@@ -177,6 +180,7 @@ impl Default for CallbackLimits {
             idle_timeout_ms: 30_000,
             resolve_ttl_ms: 30_000,
             tombstone_ms_max: 24 * 3600 * 1000,
+            timer_headers: true,
             dead_letters: DeadLetterLimits::default(),
         }
     }

@@ -214,8 +214,42 @@ fn add(sums: &mut BTreeMap<String, Value>, one: Value) {
     if badness(&one["breaker"]) > badness(&sum["breaker"]) {
         sum["breaker"] = one["breaker"].clone();
     }
+    add_failing(&mut sum["failing"], &one["failing"]);
     let probes = [&sum["next-probe-ms"], &one["next-probe-ms"]];
     sum["next-probe-ms"] = probes.iter().filter_map(|ms| ms.as_u64()).min().into();
+}
+
+/// Adds how a host has failed at one node to how it has failed at others. Times of one form are in
+/// the order of their texts.
+fn add_failing(sum: &mut Value, one: &Value) {
+    if sum.is_null() || one.is_null() {
+        if sum.is_null() {
+            *sum = one.clone();
+        }
+        return;
+    }
+    let text = |value: &Value, member: &str| value[member].as_str().unwrap_or("").to_owned();
+    let attempts = |value: &Value| value["attempts"].as_u64().unwrap_or(0);
+    let all = attempts(sum).saturating_add(attempts(one));
+    let since = text(sum, "since").min(text(one, "since"));
+    if text(one, "last-at") > text(sum, "last-at") {
+        *sum = one.clone();
+    }
+    if let Some(members) = sum.as_object_mut() {
+        members.insert("attempts".into(), all.into());
+        members.insert("since".into(), since.into());
+    }
+}
+
+/// How a host fails, in a few words: `42 x 503 since 2026-12-01T09:00:00.250Z`.
+fn failing_of(one: &Value) -> String {
+    let failing = &one["failing"];
+    if failing.is_null() {
+        return word_of(failing);
+    }
+    let how = if failing["status"].is_null() { &failing["failure"] } else { &failing["status"] };
+    let (attempts, how) = (word_of(&failing["attempts"]), word_of(how));
+    format!("{attempts} x {how} since {}", word_of(&failing["since"]))
 }
 
 fn text_of(known: &[Value]) -> String {
@@ -232,6 +266,7 @@ fn text_of(known: &[Value]) -> String {
         "MAX IN FLIGHT",
         "MAX PER S",
         "PAUSED",
+        "FAILING",
     ];
     let members = [
         "destination",
@@ -244,7 +279,10 @@ fn text_of(known: &[Value]) -> String {
         "rate-per-second",
         "paused",
     ];
-    let row = |one: &Value| members.iter().map(|member| word_of(&one[*member])).collect();
+    let row = |one: &Value| {
+        let words = members.iter().map(|member| word_of(&one[*member]));
+        words.chain([failing_of(one)]).collect()
+    };
     let rows = std::iter::once(head.map(str::to_owned).to_vec()).chain(known.iter().map(row));
     table(&rows.collect::<Vec<_>>())
 }
@@ -266,5 +304,25 @@ mod tests {
         let sum = &sums["a:1"];
         assert_eq!((&sum["queue"], &sum["failures"]), (&json!(12), &json!(6)));
         assert_eq!((&sum["breaker"], &sum["next-probe-ms"]), (&json!("open"), &json!(30)));
+        assert_eq!((&sum["failing"], failing_of(sum)), (&Value::Null, word_of(&Value::Null)));
+    }
+
+    #[test]
+    fn failures_at_several_nodes_are_summed_up_and_the_last_one_is_shown() {
+        let failing = |attempts: u64, status: Option<u16>, since: &str, last: &str| {
+            json!({ "destination": "a:1", "failing": {
+                "attempts": attempts, "failure": "unreachable", "status": status,
+                "since": since, "last-at": last,
+            }})
+        };
+        let mut sums = BTreeMap::new();
+        add(&mut sums, json!({ "destination": "a:1", "failing": null }));
+        add(&mut sums, failing(2, None, "2026-12-01T09:00:00.000Z", "2026-12-01T09:05:00.000Z"));
+        add(
+            &mut sums,
+            failing(3, Some(503), "2026-12-01T08:00:00.000Z", "2026-12-01T09:04:00.000Z"),
+        );
+        let told = failing_of(&sums["a:1"]);
+        assert_eq!(told, "5 x unreachable since 2026-12-01T08:00:00.000Z");
     }
 }

@@ -8,6 +8,7 @@ use crossbeam_queue::ArrayQueue;
 use crate::base::destinations::DestinationTable;
 use crate::base::ids::PeerIndex;
 use crate::base::time::Now;
+use crate::node::callbacks::failing::{Failing, FailingHosts};
 use crate::shard::Shard;
 use crate::shard::effects::HostState;
 use crate::wire::destination::destination_to;
@@ -64,7 +65,16 @@ impl Heard {
 pub struct Survey {
     /// The destination that is asked for, in its one form; `None`: all.
     name: Option<String>,
-    parts: ArrayQueue<Vec<HostState>>,
+    parts: ArrayQueue<SurveyPart>,
+}
+
+/// What a core answers.
+#[derive(Debug, Default)]
+pub struct SurveyPart {
+    /// Hosts at which pops wait, run or fail.
+    pub hosts: Vec<HostState>,
+    /// Hosts that have failed since their last success.
+    pub failing: Vec<(Box<str>, Failing)>,
 }
 
 impl Survey {
@@ -74,7 +84,7 @@ impl Survey {
     }
 
     /// Takes the answer of a core.
-    pub fn next(&self) -> Option<Vec<HostState>> {
+    pub fn next(&self) -> Option<SurveyPart> {
         self.parts.pop()
     }
 
@@ -112,13 +122,16 @@ impl Surveys {
     }
 
     /// Looks at a portion of the hosts.
-    pub fn go_on(&mut self, now: Now, shard: &Shard) {
+    pub fn go_on(&mut self, now: Now, shard: &Shard, failing: &FailingHosts) {
         let Some((survey, from, found)) = self.0.front_mut() else { return };
         let portion = (*from, HOSTS_PER_TURN);
         match shard.survey(now, portion, |authority| survey.asks_for(authority), found) {
             Some(next) => *from = next,
             None => {
-                let _ = survey.parts.push(std::mem::take(found));
+                let failing = failing.all().filter(|(authority, _)| survey.asks_for(authority));
+                let failing = failing.map(|(authority, how)| (authority.into(), *how)).collect();
+                let hosts = std::mem::take(found);
+                let _ = survey.parts.push(SurveyPart { hosts, failing });
                 self.0.pop_front();
             }
         }

@@ -84,7 +84,7 @@ impl Driver for Engine {
         self.clients.hand_over(&mut io, &mut self.core, &mut self.peers);
         self.obey(now);
         if self.duties.surveys.has_more() {
-            self.duties.surveys.go_on(now, self.core.shard());
+            self.duties.surveys.go_on(now, self.core.shard(), &self.callbacks.failing);
         }
         self.shake_hands(now);
         let mut io = Io { now, ring: &mut self.ring };
@@ -98,7 +98,11 @@ impl Driver for Engine {
         if self.callbacks.has_said() {
             self.note_answers();
         }
-        self.callbacks.next_finished()
+        let (ticket, outcome) = self.callbacks.next_finished()?;
+        let disk = self.disk.as_ref();
+        let wall = || disk.map_or_else(now, |disk| disk.now(now())).wall;
+        self.callbacks.note_end(ticket.host, outcome, wall);
+        Some((ticket, outcome))
     }
 
     fn present(&self, _began: Now) -> Now {
@@ -106,7 +110,7 @@ impl Driver for Engine {
     }
 
     fn call(&mut self, now: Now, attempt: &Attempt) {
-        if attempt.is_first {
+        if attempt.number == 1 {
             let late_ns = now.mono.since_ns(attempt.due.begins());
             self.meters[self.own].lateness.record_us(late_ns / 1_000);
         }

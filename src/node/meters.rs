@@ -9,6 +9,7 @@ use crate::cluster::detector::Liveness;
 use crate::shard::effects::Dialect;
 
 use crate::node::callbacks::dialling::FailureFeed;
+use crate::node::give_ups::GiveUpFeed;
 use crate::node::tag_feed::TagFeed;
 
 /// A number that one core writes and any thread reads.
@@ -155,6 +156,8 @@ macro_rules! meters {
             pub tags: TagFeed,
             /// Failures of callbacks over TLS for the control thread.
             pub tls_failures: FailureFeed,
+            /// Pops that were given up, for the control thread.
+            pub give_ups: GiveUpFeed,
             /// What the core believes of each peer.
             pub beliefs: Beliefs,
             /// Bytes that the core keeps for each peer.

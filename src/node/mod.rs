@@ -10,6 +10,7 @@ pub(crate) mod deadlines;
 pub(crate) mod destinations;
 mod engine;
 mod files;
+pub(crate) mod give_ups;
 pub(crate) mod handshakes;
 pub(crate) mod io;
 pub mod journal;

@@ -26,6 +26,7 @@ pub fn publish(engine: &mut Engine) -> bool {
     let meters = &engine.meters[engine.own];
     let is_behind = meters.tags.tell(core.shard_mut().tags_mut());
     let running = core.jobs_running() as u64;
+    publish_give_ups(meters, core);
     let shard = core.shard();
     let counted = shard.counters();
     meters.timers.set(counted.timers);
@@ -88,6 +89,13 @@ pub fn publish(engine: &mut Engine) -> bool {
     // Last, so that a reader who sees this number also sees what followed from the commands.
     meters.commands_taken.set(commands.taken());
     is_behind
+}
+
+/// Has the log told of pops that were given up.
+fn publish_give_ups(meters: &CoreMeters, core: &mut Core) {
+    if core.shard().has_given_up() && meters.give_ups.has_room() {
+        meters.give_ups.give(core.shard_mut().take_given_up());
+    }
 }
 
 fn publish_callbacks(meters: &CoreMeters, clients: &Clients, callbacks: &mut Lanes) {

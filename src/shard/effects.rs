@@ -337,8 +337,8 @@ pub struct Attempt {
     pub ticket: Ticket,
     /// When the pop was due.
     pub due: Tick,
-    /// Whether this is the first attempt at this pop.
-    pub is_first: bool,
+    /// Which attempt of this node at this pop it is, from 1.
+    pub number: u16,
 }
 
 /// Why a request is answered 503, or 429 for [`Refusal::TokenFull`]. The text is the header

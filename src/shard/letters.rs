@@ -23,6 +23,7 @@ use crate::timer::version::{StateKey, Version};
 use crate::wire::attributes::{ATTRIBUTES_BYTES_MAX, Attributes};
 use crate::wire::callback_uri::{parse_told_uri, uri_of};
 use crate::wire::dead_letter::{DeadLetter, Failure, GivenUp, LetterUse, Replay};
+use crate::wire::timer_path::write_public_id;
 
 use super::Shard;
 use super::effects::{
@@ -71,6 +72,7 @@ impl Shard {
         self.counters.given_up += 1;
         self.report(now, slot, PopEnd::GivenUp(reason), outbox);
         let record = *self.records.get(slot);
+        self.note_give_up(&record, reason);
         let is_last = self.is_without_next(&record);
         if self.has_letter(&record, is_last) && !is_planted(Bug::GivenUpLeavesNoLetter) {
             match self.write_letter(now, (slot, &record, is_last), reason, outbox) {
@@ -80,6 +82,21 @@ impl Shard {
             }
         }
         self.pop_over(now, slot, false, outbox);
+    }
+
+    /// Notes a pop that is given up, for the log.
+    fn note_give_up(&mut self, record: &Record, reason: GivenUp) {
+        let (records, peers) = (&self.records, &self.peers);
+        let host = records.authority_of(record);
+        self.give_ups.note(host, reason, || {
+            let placement = records.placement_of(record);
+            let (factor, filter) = (placement.factor, peers.view.filter_of(&placement.replicas));
+            let mut timer = Vec::new();
+            write_public_id(record.id, factor, filter, &mut timer);
+            let target = Content::decode(records.content_of(record)).target;
+            let timer = String::from_utf8_lossy(&timer).into_owned();
+            (timer, uri_of(host, target))
+        });
     }
 
     /// Whether a pop that is given up becomes a dead letter.

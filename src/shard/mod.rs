@@ -56,6 +56,7 @@ mod reports;
 pub(crate) mod requesters;
 mod requests;
 pub(crate) mod tag_counts;
+pub(crate) mod told;
 mod writes;
 
 use std::sync::Arc;
@@ -77,6 +78,8 @@ use parts::calendars::Calendars;
 use parts::collect::Collect;
 use parts::conditions::Conditions;
 use parts::count::Countings;
+pub(crate) use parts::give_ups;
+use parts::give_ups::{GiveUps, GivenUpPops};
 pub(crate) use parts::jobs;
 use parts::jobs::Jobs;
 use parts::list::Lists;
@@ -114,6 +117,7 @@ pub struct Shard {
     minting: Minting,
     turns: Turns,
     said: Said,
+    give_ups: GiveUps,
     counters: Counters,
     /// When a copy was last refused for lack of room.
     full_at: Option<Tick>,
@@ -156,6 +160,7 @@ impl Shard {
             minting: Minting::new(minter, now),
             turns: Turns::new(tick),
             said: Said::default(),
+            give_ups: GiveUps::default(),
             counters: Counters::default(),
             full_at: None,
             write_refusal: None,
@@ -352,6 +357,17 @@ impl Shard {
     /// The authority of a callback host that this shard named in an [`Attempt`].
     pub fn authority(&self, host: HostId) -> &str {
         self.records.hosts().authority(host)
+    }
+
+    /// Whether pops were given up of which the log is to be told.
+    #[inline]
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.give_ups.is_due()
+    }
+
+    /// Takes the pops that were given up since this was last called.
+    pub(crate) fn take_given_up(&mut self) -> GivenUpPops {
+        self.give_ups.take()
     }
 
     /// Begins no further pop. Running pops finish, all others stay where they are.

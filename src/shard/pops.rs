@@ -69,6 +69,7 @@ impl Shard {
     /// second.
     pub(super) fn sweep(&mut self, tick: Tick, outbox: &mut Outbox) {
         self.records.hosts_mut().sweep(tick, HOSTS_PER_SWEEP, &mut outbox.released);
+        self.give_ups.sweep();
         let waiting = self.records.oldest_waiting();
         let oldest = waiting.into_iter().chain(self.pops.oldest_failing.get(tick)).min();
         self.counters.oldest_overdue_ms = oldest.map_or(0, |due| tick - due);
@@ -137,12 +138,12 @@ impl Shard {
         self.records.transition(slot, Next::InFlight);
         let sequence = record.sequence + 1;
         let ticket = Ticket { slot, host, id: record.id, version: record.version, sequence };
-        let attempt =
-            Attempt { ticket, due: self.records.due(record), is_first: record.attempts == 0 };
+        let number = u16::from(record.attempts) + 1;
+        let attempt = Attempt { ticket, due: self.records.due(record), number };
         assert!(attempt.due.begins() <= now.mono, "a pop is never early");
         self.records.hosts_mut().take_place(ticket.host, now.mono.tick_floor());
         self.counters.in_flight += 1;
-        self.counters.retried += u64::from(!attempt.is_first);
+        self.counters.retried += u64::from(number > 1);
         outbox.attempts.push(attempt);
     }
 

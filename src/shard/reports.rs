@@ -12,8 +12,8 @@
 
 use crate::base::ids::{PeerSet, Slot};
 use crate::base::planted::{Bug, is_planted};
-use crate::base::time::{Now, WallMs};
-use crate::timer::definition::{Content, encode_with_attributes, spread_ms, with_owner};
+use crate::base::time::Now;
+use crate::timer::definition::{Content, encode_with_attributes, with_owner};
 use crate::timer::naming::id_of_report;
 use crate::timer::version::StateKey;
 use crate::wire::attributes::{Attributes, RetryPolicy};
@@ -131,22 +131,14 @@ impl Shard {
         let status = self.said.status((record.id, record.version, record.sequence + 1));
         let status = status.filter(|status| (200..300).contains(status) == is_delivered);
         let placement = self.records.placement_of(record);
-        // The moment that the client wrote is exact; the clock by which timers run is not the wall
-        // clock, and may differ from it by some milliseconds.
-        let written_ms = attributes.cron.map(|cron| cron.due_ms).or(attributes.at_ms);
-        let written_ms = written_ms.filter(|_| attributes.replay.is_none());
-        let late_ms = now.mono.tick_floor() - record.due();
-        let due_ms = match written_ms {
-            Some(written_ms) => written_ms.saturating_add(spread_ms(record.id, content)),
-            None => now.wall.0.saturating_sub(late_ms),
-        };
+        let due = self.due_by_wall(now, record, self.records.due(record));
         let report = Report {
             id: record.id,
             factor: placement.factor,
             filter: self.peers.view.filter_of(&placement.replicas),
             name: attributes.name,
             sequence,
-            due: WallMs(due_ms),
+            due,
             attempts: u16::from(record.attempts) + u16::from(is_answered),
             status,
             reason: match end {

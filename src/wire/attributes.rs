@@ -88,6 +88,9 @@ const OWN_HEADERS: [&str; 23] = [
     "x-replay",
     "x-sequence-number",
 ];
+/// What a callback says of its timer. Unlike [`OWN_HEADERS`] they may stand in what other nodes and
+/// journals hold: versions before these headers took them from clients. In lower case.
+const TIMER_HEADERS: [&str; 3] = ["x-attempt", "x-due-time", "x-timer-id"];
 /// All headers that begin so are of signatures.
 const SIGNATURE_HEADERS: &str = "webhook-";
 
@@ -552,6 +555,24 @@ pub enum HeaderError {
 
 /// Checks a header that a client gives a callback.
 pub fn check_header(name: &str, value: &str) -> Result<(), HeaderError> {
+    if is_timer_header(name) {
+        return Err(HeaderError::Own);
+    }
+    check_kept_header(name, value)
+}
+
+fn is_timer_header(name: &str) -> bool {
+    TIMER_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(name))
+}
+
+/// Whether header lines have one that says which timer a callback is of: the client's own.
+pub fn has_timer_header(lines: &str) -> bool {
+    let mut names = lines.split_terminator("\r\n").filter_map(|line| line.split_once(": "));
+    names.any(|(name, _)| is_timer_header(name))
+}
+
+/// Checks a header that a node holds.
+fn check_kept_header(name: &str, value: &str) -> Result<(), HeaderError> {
     if name.is_empty() || !name.bytes().all(is_token_byte) {
         return Err(HeaderError::Name);
     }
@@ -575,7 +596,7 @@ fn header_lines(value: &[u8]) -> Option<&str> {
     let mut count = 0;
     for line in lines.split_terminator("\r\n") {
         let (name, value) = line.split_once(": ")?;
-        check_header(name, value).ok()?;
+        check_kept_header(name, value).ok()?;
         count += 1;
     }
     (count <= HEADERS_MAX).then_some(lines)

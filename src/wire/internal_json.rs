@@ -25,6 +25,7 @@ use crate::wire::plain_timer::PlainTimer;
 use crate::wire::timer_json::{
     DocumentError, JsonScratch, Tag, Tags, TimerDocument, read_document, read_tag,
 };
+use crate::wire::unknown_members::unknown_members;
 
 /// Most bytes in the name of a node or site: an address of 253 bytes with a port.
 pub const NAME_BYTES_MAX: usize = 260;
@@ -42,6 +43,9 @@ pub struct AnyDocument<'a> {
     pub timer: TimerDocument<'a>,
     /// The members that only nodes write; `None`: a client sent the document.
     pub internal: Option<InternalPart<'a>>,
+    /// What a client is told of members that nobody knows; `None`: there are none, or a node sent
+    /// the document.
+    pub unknown: Option<Box<str>>,
 }
 
 /// The sender of a document that no client sent.
@@ -97,7 +101,7 @@ pub fn parse_any<'a>(
 ) -> Result<AnyDocument<'a>, DocumentError> {
     let mut plain = PlainTimer::default();
     match plain.read(body) {
-        true => Ok(AnyDocument { timer: plain.document(body), internal: None }),
+        true => Ok(AnyDocument { timer: plain.document(body), internal: None, unknown: None }),
         false => scratch.parse(body, read_any),
     }
 }
@@ -106,7 +110,10 @@ pub fn parse_any<'a>(
 pub(super) fn read_any<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<AnyDocument<'a>, DocumentError> {
     let whole = *cursor;
     match read_document(cursor) {
-        Ok((timer, false)) => Ok(AnyDocument { timer, internal: None }),
+        Ok((timer, false)) => {
+            let unknown = if cursor.has_unknown { unknown_members(whole) } else { None };
+            Ok(AnyDocument { timer, internal: None, unknown })
+        }
         Err(error) if !names_nodes(whole) => Err(error),
         Ok(_) | Err(_) => read_internal(&mut { whole }),
     }
@@ -196,7 +203,7 @@ fn read_internal<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<AnyDocument<'a>, Doc
         content: reliability.content,
         tags_dropped,
     };
-    Ok(AnyDocument { timer, internal: Some(internal) })
+    Ok(AnyDocument { timer, internal: Some(internal), unknown: None })
 }
 
 fn read_timing(cursor: &mut Cursor<'_, '_>) -> Result<Timing, DocumentError> {

@@ -192,7 +192,7 @@ fn a_client_is_read_as_before() {
     ] {
         let mut scratch = JsonScratch::default();
         let as_client = parse_timer(&mut body.as_bytes().to_vec(), &mut scratch)
-            .map(|timer| format!("{:?}", AnyDocument { timer, internal: None }))
+            .map(|timer| format!("{:?}", AnyDocument { timer, internal: None, unknown: None }))
             .map_err(|error| error.0.into_owned());
         assert_eq!(read(body), as_client, "{body}");
     }

@@ -91,7 +91,7 @@ impl JsonScratch {
         refuse_what_the_parser_lets_pass(body)?;
         let mut tape: Tape<'a> = std::mem::replace(&mut self.tape, Tape(Vec::new())).reset();
         let result = match simd_json::fill_tape(body, &mut self.buffers, &mut tape) {
-            Ok(()) => read(&mut Cursor { nodes: &tape.0 }),
+            Ok(()) => read(&mut Cursor { nodes: &tape.0, has_unknown: false }),
             Err(error) => Err(not_json(body_bytes, &error)),
         };
         let tokens = self.buffers.structural_indexes().len();
@@ -177,6 +177,8 @@ fn not_json(body_bytes: usize, error: &simd_json::Error) -> DocumentError {
 #[derive(Clone, Copy)]
 pub(super) struct Cursor<'t, 'a> {
     nodes: &'t [Node<'a>],
+    /// Whether a member was skipped because nobody knows it.
+    pub(super) has_unknown: bool,
 }
 
 impl<'a> Cursor<'_, 'a> {
@@ -201,12 +203,19 @@ impl<'a> Cursor<'_, 'a> {
         self.skip_inside(node);
     }
 
+    /// Skips the value of a member that is not known.
+    #[cold]
+    pub(super) fn skip_unknown(&mut self) {
+        self.has_unknown = true;
+        self.skip();
+    }
+
     /// A cursor over the next value alone. This cursor skips the value, so that the nodes behind it
     /// can be read whatever is wrong inside of the value.
     pub(super) fn value(&mut self) -> Self {
         let whole = self.nodes;
         self.skip();
-        Self { nodes: &whole[..whole.len() - self.nodes.len()] }
+        Self { nodes: &whole[..whole.len() - self.nodes.len()], has_unknown: false }
     }
 
     /// The next key of an object.

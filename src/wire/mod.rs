@@ -34,7 +34,8 @@ pub mod timer_list;
 pub mod timer_name;
 pub(crate) mod timer_options;
 pub mod timer_path;
-pub(crate) mod wall_time;
+pub(crate) mod unknown_members;
+pub mod wall_time;
 
 #[cfg(test)]
 mod internal_json_tests;

@@ -1,6 +1,7 @@
 //! Errors as `application/problem+json` (RFC 9457), for clients that accept it.
 
 use crate::wire::json::{write_number, write_string};
+use crate::wire::unknown_members::{NEVER_POPS, NOT_KNOWN};
 
 /// The media type of a problem.
 pub const PROBLEM_TYPE: &str = "application/problem+json";
@@ -75,7 +76,7 @@ impl Kind {
     pub fn of(status: u16, reason: &str) -> Self {
         match status {
             400 | 403 if member_of(reason).is_some() => Kind::Document,
-            400 if reason.starts_with("body: ") => Kind::Document,
+            400 if reason.starts_with("body: ") || is_warning(reason) => Kind::Document,
             401 => Kind::Unauthorized,
             403 => Kind::Forbidden,
             404 => Kind::NoPath,
@@ -122,6 +123,11 @@ pub fn member_of(reason: &str) -> Option<&str> {
     let root = path.split('.').next().unwrap_or_default();
     let is_path = path.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.'));
     (is_path && MEMBERS.contains(&root)).then_some(path)
+}
+
+/// Whether a reason is what clients of documents are warned of otherwise.
+fn is_warning(reason: &str) -> bool {
+    reason.contains(NOT_KNOWN) || reason.starts_with(NEVER_POPS)
 }
 
 /// Appends a problem: an object with `type`, `title`, `status`, `detail`, and `member` if the

@@ -101,7 +101,7 @@ pub(super) fn read_document<'a>(
                 set_once(&mut reliability, read_reliability(cursor)?, "reliability")?;
             }
             "statistics" => set_once(&mut tags, read_statistics(cursor)?, "statistics")?,
-            _ => cursor.skip(),
+            _ => cursor.skip_unknown(),
         }
     }
     let (interval_s, repeat_for_s) =
@@ -133,7 +133,7 @@ fn read_timing<'a>(
                 set_once(&mut repeat_for, seconds, REPEAT_FOR)?;
             }
             key if options.take_timing(key, cursor)? => {}
-            _ => cursor.skip(),
+            _ => cursor.skip_unknown(),
         }
     }
     let ways = [options.at.is_some(), options.cron.is_some(), interval.or(repeat_for).is_some()];
@@ -188,7 +188,7 @@ fn read_http<'a>(
             "uri" => set_once(&mut uri, cursor.string(URI)?, URI)?,
             "opaque" => set_once(&mut opaque, cursor.string(OPAQUE)?, OPAQUE)?,
             key if options.take_http(key, cursor)? => {}
-            _ => cursor.skip(),
+            _ => cursor.skip_unknown(),
         }
     }
     let uri = uri.ok_or_else(|| DocumentError::missing(URI, "a string"))?;
@@ -218,7 +218,7 @@ fn read_reliability(cursor: &mut Cursor<'_, '_>) -> Result<(Option<i64>, bool), 
             "replication-factor" => set_once(&mut factor, cursor.whole_number(FACTOR)?, FACTOR)?,
             key => {
                 is_internal |= matches!(key, "replicas" | "sites");
-                cursor.skip();
+                cursor.skip_unknown();
             }
         }
     }
@@ -230,7 +230,7 @@ fn read_statistics<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<Tags<'a>, Document
     for _ in 0..cursor.object("statistics")? {
         match cursor.key() {
             "tag-info" => set_once(&mut tags, read_tags(cursor)?, "statistics.tag-info")?,
-            _ => cursor.skip(),
+            _ => cursor.skip_unknown(),
         }
     }
     Ok(tags.unwrap_or(Tags::none()))
@@ -257,7 +257,7 @@ pub(super) fn read_tag<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<Tag<'a>, Docum
         match cursor.key() {
             "type" => set_once(&mut kind, cursor.string(TYPE)?, TYPE)?,
             "count" => set_once(&mut count, cursor.count(COUNT)?, COUNT)?,
-            _ => cursor.skip(),
+            _ => cursor.skip_unknown(),
         }
     }
     let kind = kind.ok_or_else(|| DocumentError::missing(TYPE, "a string"))?;

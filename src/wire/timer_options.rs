@@ -185,7 +185,7 @@ fn read_dead_letter<'a>(
     for _ in 0..cursor.object(DEAD_LETTER)? {
         match cursor.key() {
             "uri" => set_once(&mut read.uri, cursor.string(URI)?, URI)?,
-            _ => cursor.skip(),
+            _ => cursor.skip_unknown(),
         }
     }
     Ok(read)
@@ -212,7 +212,7 @@ fn read_retry<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<RetryDocument<'a>, Docu
             }
             "max" => set_once(&mut read.max, cursor.lasting(MAX)?, MAX)?,
             "jitter" => set_once(&mut read.jitter, cursor.ratio(JITTER)?, JITTER)?,
-            _ => cursor.skip(),
+            _ => cursor.skip_unknown(),
         }
     }
     Ok(read)

@@ -34,6 +34,48 @@ pub fn write_wall_time(at: WallMs, out: &mut Vec<u8>) {
     out.push(b'Z');
 }
 
+/// Bytes of a moment up to its milliseconds: `2026-12-01T09:00:00.`.
+const SECOND_BYTES: usize = 20;
+
+/// Writes moments of which many lie in one second: it keeps the text of the last second.
+#[derive(Debug)]
+pub struct WallTimeWriter {
+    second: u64,
+    text: [u8; SECOND_BYTES],
+}
+
+impl Default for WallTimeWriter {
+    fn default() -> Self {
+        // A second that no moment lies in.
+        Self { second: u64::MAX, text: [0; SECOND_BYTES] }
+    }
+}
+
+impl WallTimeWriter {
+    /// Appends a moment as [`write_wall_time`] does.
+    #[inline]
+    pub fn write(&mut self, at: WallMs, out: &mut Vec<u8>) {
+        let ms = at.0.min(LAST_MS);
+        if self.second != ms / 1_000 {
+            return self.write_and_keep(ms, out);
+        }
+        let of_second = (ms % 1_000) as u16;
+        let digit = |divisor: u16| b'0' + (of_second / divisor % 10) as u8;
+        out.extend_from_slice(&self.text);
+        out.extend_from_slice(&[digit(100), digit(10), digit(1), b'Z']);
+    }
+
+    #[cold]
+    fn write_and_keep(&mut self, ms: u64, out: &mut Vec<u8>) {
+        let begins = out.len();
+        write_wall_time(WallMs(ms), out);
+        let written = out.get(begins..).and_then(|written| written.first_chunk());
+        if let Some(text) = written {
+            (self.second, self.text) = (ms / 1_000, *text);
+        }
+    }
+}
+
 /// Reads a moment from 1970 to 9999. Digits of a second beyond the millisecond are cut off, and a
 /// leap second counts as the first moment of the next minute. `None`: the text is no such moment.
 pub fn read_wall_time(text: &str) -> Option<WallMs> {
@@ -137,6 +179,17 @@ mod tests {
         let mut out = Vec::new();
         write_wall_time(WallMs(ms), &mut out);
         String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn a_writer_of_many_moments_writes_what_is_written_of_one() {
+        let mut writer = WallTimeWriter::default();
+        let moments = (0..5_000).map(|step| 951_782_398_000 + step * 7);
+        for ms in moments.chain([0, LAST_MS, u64::MAX, 1_796_115_600_250, 999, 1_000]) {
+            let mut out = b"at ".to_vec();
+            writer.write(WallMs(ms), &mut out);
+            assert_eq!(String::from_utf8(out).expect("text"), format!("at {}", written(ms)));
+        }
     }
 
     #[test]

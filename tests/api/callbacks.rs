@@ -23,7 +23,7 @@ fn gaps(seen: &[Callback]) -> Vec<Duration> {
 
 #[test]
 fn the_request_has_exactly_these_bytes() {
-    let node = Node::shared();
+    let node = Node::start(2, "[callbacks]\ntimer_headers = false\n");
     let sink = Sink::ok();
     let authority = sink.address.to_string();
     for (target, requested) in [

@@ -342,7 +342,11 @@ fn malformed_ids_and_other_paths_are_404() {
     ] {
         for method in ["GET", "PUT", "DELETE", "POST"] {
             let answer = node.request(method, path, &far_document());
-            answer.assert_refusal(404, "no such path", &format!("{method} {path}"));
+            let told = match path.strip_prefix("/timers/") {
+                Some(_) => "is not the id of a timer",
+                None => "no such path",
+            };
+            answer.assert_refusal(404, told, &format!("{method} {path}"));
         }
     }
     let unknown = node.request("GET", "/timers/00000000000000bb-2", "");
@@ -354,12 +358,12 @@ fn wrong_methods_are_405_with_allow() {
     let node = Node::shared();
     let timer = "/timers/00000000000000bb-2";
     for (path, allow, refused) in [
-        ("/timers", "GET, POST, DELETE", &["PUT", "PATCH", "OPTIONS", "get", "post"][..]),
-        ("/timers/", "GET, POST, DELETE", &["PUT"]),
-        ("/jobs", "GET", &["POST", "PUT", "DELETE"]),
-        ("/jobs/00000000000000bb", "GET, DELETE", &["POST", "PUT"]),
-        (timer, "GET, PUT, DELETE", &["POST", "PATCH", "OPTIONS", "BREW"]),
-        ("/ping", "GET", &["POST", "PUT", "DELETE", "OPTIONS"]),
+        ("/timers", "GET, HEAD, POST, DELETE", &["PUT", "PATCH", "OPTIONS", "get", "post"][..]),
+        ("/timers/", "GET, HEAD, POST, DELETE", &["PUT"]),
+        ("/jobs", "GET, HEAD", &["POST", "PUT", "DELETE"]),
+        ("/jobs/00000000000000bb", "GET, HEAD, DELETE", &["POST", "PUT"]),
+        (timer, "GET, HEAD, PUT, DELETE", &["POST", "PATCH", "OPTIONS", "BREW"]),
+        ("/ping", "GET, HEAD", &["POST", "PUT", "DELETE", "OPTIONS"]),
     ] {
         let mut client = node.client();
         for method in refused {
@@ -371,17 +375,23 @@ fn wrong_methods_are_405_with_allow() {
     }
 }
 
+/// A client that takes its own word for an id is told how timers are named.
 #[test]
-fn head_is_answered_without_a_body() {
+fn a_path_without_an_id_says_how_timers_are_named() {
     let node = Node::shared();
-    for (path, status) in
-        [("/ping", 405), ("/timers", 405), ("/timers/00000000000000bb-2", 405), ("/nowhere", 404)]
-    {
-        let mut client = node.client();
-        client.send(format!("HEAD {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
-        assert_eq!(client.answer_to_head().status, status, "{path}");
-        // A body would be taken for the beginning of the next answer.
-        assert_eq!(client.request("GET", "/ping", "").status, 200, "{path}");
+    for (method, told) in [
+        ("PUT", "a name of your own goes to PUT /timers/by-name/order-42"),
+        ("GET", "a timer with a name is at /timers/by-name/order-42"),
+        ("DELETE", "a timer with a name is at /timers/by-name/order-42"),
+    ] {
+        let answer = node.request(method, "/timers/order-42", &far_document());
+        answer.assert_refusal(404, "order-42 is not the id of a timer: ", method);
+        answer.assert_refusal(404, told, method);
+    }
+    let long = node.request("PUT", &format!("/timers/{}%00\u{e9}", "n".repeat(900)), "");
+    assert!(long.header("Reason").is_some_and(|reason| reason.len() <= 200), "{long:?}");
+    for path in ["/nowhere", "/timer/order-42"] {
+        node.request("PUT", path, &far_document()).assert_refusal(404, "no such path", path);
     }
 }
 

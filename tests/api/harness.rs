@@ -366,6 +366,13 @@ impl Client {
         self.read_answer(false)
     }
 
+    /// All that comes until the node closes.
+    pub fn rest(&mut self) -> String {
+        let mut rest = std::mem::take(&mut self.buffer);
+        self.stream.read_to_end(&mut rest).expect("the node closes");
+        String::from_utf8(rest).expect("answers are text")
+    }
+
     fn read_answer(&mut self, has_body: bool) -> Answer {
         let head_bytes = loop {
             let end = self.buffer.windows(4).position(|four| four == b"\r\n\r\n");

@@ -160,7 +160,9 @@ fn a_name_is_any_text_of_1_to_256_bytes() {
         get(&mut client, name).assert_refusal(400, "name", &what);
         delete(&mut client, name, &[]).assert_refusal(400, "name", &what);
     }
-    for (method, allowed) in [("POST", "GET, PUT, DELETE"), ("PATCH", "GET, PUT, DELETE")] {
+    for (method, allowed) in
+        [("POST", "GET, HEAD, PUT, DELETE"), ("PATCH", "GET, HEAD, PUT, DELETE")]
+    {
         let answer = send(&mut client, (method, "/timers/by-name/a"), &[], &far_document());
         assert_eq!((answer.status, header(&answer, "Allow")), (405, allowed));
     }

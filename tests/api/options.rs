@@ -173,7 +173,7 @@ fn intervals_may_be_durations_of_iso_8601() {
 /// The bytes of the callback: request line, headers in their order, body.
 #[test]
 fn the_callback_is_what_its_client_asked_for() {
-    let node = Node::shared();
+    let node = Node::start(2, "[callbacks]\ntimer_headers = false\n");
     let sink = Sink::ok();
     let authority = sink.address.to_string();
     let usual = "application/octet-stream";
@@ -426,7 +426,7 @@ fn bad_intervals_and_bad_base64_are_refused_by_name() {
 }
 
 /// Headers that a callback has itself, or that are for one hop.
-const OWN: [&str; 23] = [
+const OWN: [&str; 26] = [
     "Host",
     "HOST",
     "Content-Length",
@@ -450,6 +450,9 @@ const OWN: [&str; 23] = [
     "webhook-timestamp",
     "webhook-",
     "WebHook-Other",
+    "X-Timer-Id",
+    "x-due-time",
+    "X-ATTEMPT",
 ];
 
 /// What is no name of a header.

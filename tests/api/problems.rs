@@ -53,7 +53,7 @@ fn every_error_is_a_problem_for_those_who_accept_it() {
         assert_eq!(problem(&answer), (word.to_owned(), member.map(str::to_owned)), "{line} {body}");
     }
     let answer = asked(&mut client, "PATCH /timers", ACCEPT, "");
-    assert_eq!(answer.header("Allow"), Some("GET, POST, DELETE"), "other headers stay");
+    assert_eq!(answer.header("Allow"), Some("GET, HEAD, POST, DELETE"), "other headers stay");
     // What is no error has no other form.
     let created = asked(&mut client, "POST /timers", ACCEPT, &document("9", None, uri, "x"));
     assert_eq!((created.status, created.body.len()), (200, 0));

@@ -97,7 +97,7 @@ fn receivers_take_what_is_signed_and_nothing_else() {
 /// The three headers stand behind all others, which stay as they are.
 #[test]
 fn a_signature_adds_three_headers_and_changes_none() {
-    let signing = Signing::start(FIRST, "");
+    let signing = Signing::start(FIRST, "timer_headers = false\n");
     let sink = Sink::ok();
     let callback = signing.pop(&sink);
     let values = HEADERS.map(|name| callback.header(name));

@@ -275,6 +275,40 @@ fn nodes_that_contradict_each_other_are_told() {
     two.await_log("two processes say that they are the same node", 1);
 }
 
+/// Receivers of the original's callbacks get the bytes that they know, unless the deployment asks
+/// for more.
+#[test]
+fn callbacks_have_the_headers_of_the_original_unless_more_are_asked_for() {
+    let mut node = Node::new(12);
+    let (told, heard) = std::sync::mpsc::channel();
+    let told = std::sync::Mutex::new(told);
+    let at = SocketAddr::new(node.bind.ip(), 0);
+    let (sink, _) = kit::callbacks::serve(at, move |callback| {
+        told.lock().expect("no panic").send(callback.head.clone()).expect("somebody hears");
+        kit::callbacks::Reaction::OK
+    });
+    let timer = format!(
+        "{{\"timing\":{{\"interval\":0}},\"callback\":{{\"http\":{{\"uri\":\
+         \"http://{sink}/x\",\"opaque\":\"\"}}}}}}"
+    );
+    let callback_of = |node: &Node| {
+        let created = request(node.bind, "POST", "/timers", &timer).expect("an answer");
+        assert_eq!(created.status, 200, "{created:?}");
+        heard.recv_timeout(PATIENCE).expect("a callback")
+    };
+    node.start();
+    let expected = format!(
+        "POST /x HTTP/1.1\r\nHost: {sink}\r\nContent-Type: application/octet-stream\r\n\
+         X-Sequence-Number: 1\r\nContent-Length: 0\r\n\r\n"
+    );
+    assert_eq!(callback_of(&node), expected);
+    assert!(node.end().success());
+    node.write("shared", "[callbacks]\ntimer_headers = true\n");
+    node.start();
+    let head = callback_of(&node);
+    assert!(head.contains("\r\nX-Attempt: 1\r\n"), "{head}");
+}
+
 #[test]
 fn a_pid_file_has_one_process() {
     let mut node = Node::new(5);

@@ -165,7 +165,8 @@ pub fn internal_json(data: &[u8]) -> bool {
     let as_client = parse_timer(&mut again, &mut scratch);
     let as_client = as_client.map(|timer| format!("{timer:?}"));
     match parse_any(&mut body, &mut scratch) {
-        Ok(AnyDocument { timer, internal: None }) => {
+        Ok(AnyDocument { timer, internal: None, unknown }) => {
+            assert!(unknown.is_none_or(|told| told.chars().count() < 400));
             assert_eq!(as_client, Ok(format!("{timer:?}")));
             true
         }

@@ -91,8 +91,9 @@ impl Model {
         self.makes_up_for_none(begun, &write, &story)?;
         self.version_rises(begun, &story)?;
         let failed = if sequence == write.next { write.failed } else { 0 };
-        if begun.attempt.is_first != (failed == 0) {
-            return broken("T9", format!("{story}: {failed} failures, is_first is wrong"));
+        let number = begun.attempt.number;
+        if (number == 1) != (failed == 0) {
+            return broken("T9", format!("{story}: {failed} failures, attempt {number}"));
         }
         let host = &mut self.hosts[usize::from(begun.core)][wish.host as usize];
         host.in_flight += 1;
@@ -107,7 +108,7 @@ impl Model {
         let rules = &mut self.rules[wish.host as usize];
         rules.begin(core, now_ns, is_again, late, &story)?;
         self.tally.attempts += 1;
-        self.tally.retried += u64::from(!begun.attempt.is_first);
+        self.tally.retried += u64::from(number > 1);
         let skipped = sequence - write.next;
         self.tally.given_up_min += skipped;
         self.tally.given_up_max += skipped;

@@ -189,7 +189,7 @@ fn await_end(nodes: &Nodes, began: Instant) -> Result<Duration> {
 }
 
 fn held(admin: SocketAddr) -> Result<u64> {
-    status(admin)?["totals"]["timers"].as_u64().context("no totals.timers in /status")
+    status(admin)?["totals"]["timers"].as_u64().context("no totals.timers in /status?all")
 }
 
 /// Whether a node still compares or moves timers.
@@ -202,9 +202,9 @@ fn is_rebalancing(status: &Value) -> bool {
 fn status(admin: SocketAddr) -> Result<Value> {
     let mut stream = TcpStream::connect(admin).context("no admin listener")?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    write!(stream, "GET /status HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n")?;
+    write!(stream, "GET /status?all HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n")?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
-    let body = text.split_once("\r\n\r\n").context("no answer of /status")?.1;
+    let body = text.split_once("\r\n\r\n").context("no answer of /status?all")?.1;
     Ok(serde_json::from_str(body)?)
 }

@@ -24,7 +24,8 @@ pub(super) struct Sample {
 impl Sample {
     /// Asks a node.
     pub(super) fn take(service: &Service) -> Result<Self, Failure> {
-        let status = service.ask(Door::Operators, HttpRequest::bare("GET", "/status"))?.document;
+        let status =
+            service.ask(Door::Operators, HttpRequest::bare("GET", "/status?all"))?.document;
         let path = format!("/destinations?limit={DESTINATIONS}");
         let mut page = service.ask(Door::Operators, HttpRequest::bare("GET", &path))?.document;
         let known = match page.get_mut("destinations").map(Value::take) {
@@ -39,7 +40,10 @@ impl Sample {
 fn worst(known: Vec<Value>) -> Vec<Value> {
     let number = |host: &Value, member: &str| host[member].as_u64().unwrap_or(0);
     let is_in_trouble = |host: &Value| {
-        host["breaker"] != "closed" || host["paused"] == true || number(host, "failures") > 0
+        host["breaker"] != "closed"
+            || host["paused"] == true
+            || number(host, "failures") > 0
+            || !host["failing"].is_null()
     };
     let mut hosts: Vec<Value> = known.into_iter().filter(is_in_trouble).collect();
     let rank = |host: &Value| {

@@ -10,6 +10,7 @@ use tokio::time::interval;
 use tracing::{error, warn};
 
 use super::alarm_board::AlarmBoard;
+use super::give_up_news::{GiveUpNews, News};
 use crate::node::callbacks::dialling::ToldFailure;
 use crate::node::meters::CoreMeters;
 use crate::ring;
@@ -108,6 +109,7 @@ pub(crate) async fn watch(meters: Arc<[CoreMeters]>, board: AlarmBoard) {
     let mut look = interval(LOOK_EVERY);
     let mut told = [LastTold::default(); ALARMS.len()];
     let mut hosts = HashMap::new();
+    let mut give_ups = GiveUpNews::default();
     loop {
         look.tick().await;
         board.look(&meters, Instant::now(), ring::now().wall.0);
@@ -121,6 +123,8 @@ pub(crate) async fn watch(meters: Arc<[CoreMeters]>, board: AlarmBoard) {
         for failure in due_failures(&mut hosts, failures, Instant::now()) {
             warn!(host = failure.host, "callbacks over TLS fail: {}", failure.reason);
         }
+        let given_up = meters.iter().flat_map(|core| iter::from_fn(|| core.give_ups.take()));
+        give_ups.look(given_up, Instant::now()).iter().for_each(News::log);
     }
 }
 

@@ -264,8 +264,16 @@ async fn metrics_text(State(state): State<AdminState>, headers: HeaderMap) -> Re
     }
 }
 
-async fn status_json(State(state): State<AdminState>) -> Response {
-    json_text(&status::render(&state.view, (state.process)(state.view.started)))
+async fn status_json(State(state): State<AdminState>, uri: Uri) -> Response {
+    let process = (state.process)(state.view.started);
+    match uri.query() {
+        None | Some("") => json_text(&status::render_short(&state.view, process)),
+        Some("all" | "all=true") => json_text(&status::render(&state.view, process)),
+        Some(_) => {
+            let told = "query: expected all or nothing, got something else\n";
+            (StatusCode::BAD_REQUEST, told).into_response()
+        }
+    }
 }
 
 async fn cluster_json(State(state): State<AdminState>) -> Response {
@@ -444,7 +452,7 @@ mod tests {
             "GET /metrics HTTP/1.1\r\nHost: x\r\nAccept: application/openmetrics-text\r\n\r\n";
         let metrics = answer(address, asked.as_bytes());
         assert!(metrics.contains("openmetrics-text") && metrics.ends_with("# EOF\n"), "{metrics}");
-        let status = get_path(address, "/status");
+        let status = get_path(address, "/status?all");
         let body = status.split_once("\r\n\r\n").expect("a head").1;
         let document: serde_json::Value = serde_json::from_str(body).expect("JSON");
         assert_eq!(document["per_core"][1]["shard"], 1);

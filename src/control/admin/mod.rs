@@ -10,6 +10,7 @@ mod console;
 mod destinations;
 pub(crate) mod doors;
 pub(crate) mod facts;
+mod give_up_news;
 pub(crate) mod guard;
 pub(crate) mod listener;
 mod members;

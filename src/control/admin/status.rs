@@ -7,8 +7,59 @@ use super::node_view::NodeView;
 use super::process::ProcessUse;
 use crate::node::meters::{BUCKETS_US, CoreMeters, Histogram};
 
-/// Renders the document. Meters keep their own names and units here. Durations of histograms are in
-/// microseconds.
+/// The figures of the short document.
+const FIGURES: [&str; 22] = [
+    "timers",
+    "dead_letters",
+    "timers_paused",
+    "creates",
+    "updates",
+    "deletes",
+    "pops_delivered",
+    "pops_failed",
+    "pops_given_up",
+    "pops_waiting",
+    "pops_in_flight",
+    "oldest_overdue_ms",
+    "requests",
+    "requests_bad",
+    "requests_refused",
+    "writes_refused",
+    "connections",
+    "store_bytes",
+    "peers_alive",
+    "peers_suspect",
+    "peers_dead",
+    "journal_lag",
+];
+
+/// Renders what an operator looks at first. All else is in [`render`].
+pub(super) fn render_short(view: &NodeView, process: ProcessUse) -> Value {
+    let mut document = render(view, process);
+    let Some(members) = document.as_object_mut() else { return document };
+    let cluster = members.remove("cluster").unwrap_or_default();
+    let of = |name: &str| cluster.get(name).cloned().unwrap_or_default();
+    let count = cluster.get("members").and_then(Value::as_array).map_or(0, Vec::len);
+    let short = json!({
+        "name": of("name"),
+        "site": of("site"),
+        "members": count,
+        "is_full": of("is_full"),
+        "reload_error": of("reload_error"),
+    });
+    members.insert("cluster".into(), short);
+    if let Some(Value::Object(totals)) = members.get_mut("totals") {
+        totals.retain(|name, _| FIGURES.contains(&name.as_str()));
+    }
+    for member in ["per_core", "kernel", "cores", "pinned"] {
+        members.remove(member);
+    }
+    members.insert("more".into(), "GET /status?all, GET /metrics".into());
+    document
+}
+
+/// Renders all of the document. Meters keep their own names and units here. Durations of histograms
+/// are in microseconds.
 pub(super) fn render(view: &NodeView, process: ProcessUse) -> Value {
     let lists: Vec<_> = view.meters.iter().map(CoreMeters::list).collect();
     let mut totals: Map<String, Value> = Map::new();
@@ -119,6 +170,12 @@ mod tests {
         assert_eq!(status["per_core"][1]["lateness"]["buckets"], buckets);
         assert_eq!(status["state"], "serving");
         assert_eq!(status["shards"], 2);
+        let short = render_short(&view, ProcessUse::default());
+        assert_eq!((&short["totals"]["timers"], &short["state"]), (&8.into(), &"serving".into()));
+        let figures = short["totals"].as_object().expect("an object");
+        assert_eq!(figures.len(), FIGURES.len(), "each is one of a core");
+        let lines = format!("{short:#}").lines().count();
+        assert!(short.get("per_core").is_none() && lines < 80, "{lines} lines");
     }
 
     #[test]

@@ -64,12 +64,13 @@ const MEANINGS: [(&str, &str, Meaning); 25] = [
 ];
 
 /// Returns the defaults of the original: all addresses, a cluster of 127.0.0.1:7253 alone, no admin
-/// API.
+/// API, callbacks without headers that receivers of the original do not know.
 pub(crate) fn defaults() -> Config {
     let mut config = Config::default();
     config.node.listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
     config.membership.localhost = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)).to_string();
     config.admin.enabled = false;
+    config.node.callbacks.timer_headers = false;
     config.is_drop_in = true;
     config
 }

@@ -183,7 +183,7 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 110] = [
+pub static KEYS: [Key; 111] = [
     listeners::CLIENTS,
     Key {
         section: "node",
@@ -429,6 +429,16 @@ pub static KEYS: [Key; 110] = [
         "How long a resolved host name is used before it is asked for again."),
     callback!(tombstone_ms_max: u64, TOMBSTONE_MS_MIN, INTERVAL_MS_MAX, "milliseconds",
         "Longest life of a deleted timer's tombstone, whatever the timer's interval."),
+    Key {
+        section: "callbacks",
+        name: "timer_headers",
+        kind: ValueKind::Boolean,
+        flag: None,
+        help: "Whether callbacks have X-Timer-Id, X-Due-Time and X-Attempt. In place of the \
+               original service the default is false.",
+        get: |config| Value::Boolean(config.node.callbacks.timer_headers),
+        set: |config, value| config.node.callbacks.timer_headers = value.boolean(),
+    },
     rules!(
         allow,
         "Where callbacks may go: addresses, blocks of them and host names, with ports if not all \

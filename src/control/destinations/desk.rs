@@ -18,7 +18,7 @@ use crate::base::destinations::{DestinationTable, Rule};
 use crate::control::config::settings::Config;
 use crate::node::NodeHandle;
 use crate::node::commands::{Command, Commander};
-use crate::node::destinations::{DestinationRules, Heard, Survey};
+use crate::node::destinations::{DestinationRules, Heard, Survey, SurveyPart};
 use crate::node::meters::CoreMeters;
 use crate::wire::destination::{Ordered, destination_of, parse_rule};
 use crate::wire::timer_json::JsonScratch;
@@ -211,9 +211,9 @@ impl DestinationDesk {
     /// One destination.
     pub(crate) async fn one(&self, name: &str) -> Result<Value, Unanswered> {
         let name = named(name)?;
-        let hosts = self.survey(Some(&name)).await?;
+        let found = self.survey(Some(&name)).await?;
         let state = self.state();
-        Known::new(&state.book, &state.table, &hosts).one(&name).ok_or_else(|| {
+        Known::new(&state.book, &state.table, &found).one(&name).ok_or_else(|| {
             let told = "it has no rule, and no callback waits, runs or fails there on this node";
             (StatusCode::NOT_FOUND, format!("{name}: {told}"))
         })
@@ -222,17 +222,17 @@ impl DestinationDesk {
     /// One destination, of which nothing need be known.
     pub(crate) async fn now(&self, name: &str) -> Result<Value, Unanswered> {
         let name = named(name)?;
-        let hosts = self.survey(Some(&name)).await?;
+        let found = self.survey(Some(&name)).await?;
         let state = self.state();
-        Ok(Known::new(&state.book, &state.table, &hosts).show(&name))
+        Ok(Known::new(&state.book, &state.table, &found).show(&name))
     }
 
     /// A page of all destinations.
     pub(crate) async fn all(&self, query: &str) -> Result<Value, Unanswered> {
         let page = Page::parse(query).map_err(|told| (StatusCode::BAD_REQUEST, told))?;
-        let hosts = self.survey(None).await?;
+        let found = self.survey(None).await?;
         let state = self.state();
-        Ok(Known::new(&state.book, &state.table, &hosts).page(&page))
+        Ok(Known::new(&state.book, &state.table, &found).page(&page))
     }
 
     /// How many destinations have rules, and how many of them are paused.
@@ -241,20 +241,18 @@ impl DestinationDesk {
         (table.all().len(), table.all().iter().filter(|one| one.rule.is_paused).count())
     }
 
-    async fn survey(
-        &self,
-        name: Option<&str>,
-    ) -> Result<Vec<crate::shard::effects::HostState>, Unanswered> {
-        let Some(cores) = &self.cores else { return Ok(Vec::new()) };
+    async fn survey(&self, name: Option<&str>) -> Result<SurveyPart, Unanswered> {
+        let Some(cores) = &self.cores else { return Ok(SurveyPart::default()) };
         let survey = Arc::new(Survey::new(cores.meters.len(), name));
         cores.commander.command(&Command::Survey(Arc::clone(&survey)));
         let deadline = Instant::now() + SURVEY_WAIT;
-        let (mut hosts, mut answered) = (Vec::new(), 0);
+        let (mut found, mut answered) = (SurveyPart::default(), 0);
         while answered < cores.meters.len() {
             match survey.next() {
                 Some(part) => {
                     answered += 1;
-                    hosts.extend(part);
+                    found.hosts.extend(part.hosts);
+                    found.failing.extend(part.failing);
                 }
                 None if Instant::now() > deadline => {
                     let told = format!("{answered} of {} cores have answered", cores.meters.len());
@@ -263,7 +261,7 @@ impl DestinationDesk {
                 None => tokio::time::sleep(SURVEY_PAUSE).await,
             }
         }
-        Ok(hosts)
+        Ok(found)
     }
 
     /// Tells the cores the present rules, and other nodes `tell`.

@@ -6,8 +6,12 @@ use serde_json::{Value, json};
 
 use super::book::Book;
 use crate::base::destinations::{DESTINATIONS_MAX, DestinationTable};
+use crate::base::time::WallMs;
+use crate::node::callbacks::failing::Failing;
+use crate::node::destinations::SurveyPart;
 use crate::shard::effects::HostState;
 use crate::wire::destination::{destination_to, per_second_of};
+use crate::wire::wall_time::write_wall_time;
 
 /// Destinations of a page if the query does not say.
 const PAGE_DEFAULT: usize = 100;
@@ -26,6 +30,7 @@ struct Sum {
     /// On one of these a probe runs, or may begin.
     is_probing: bool,
     next_probe_ms: Option<u64>,
+    failing: Option<Failing>,
 }
 
 impl Sum {
@@ -38,6 +43,16 @@ impl Sum {
         self.in_trouble += 1;
         self.is_probing |= host.in_flight > 0 || probe_ms == 0;
         self.next_probe_ms = Some(self.next_probe_ms.map_or(probe_ms, |next| next.min(probe_ms)));
+    }
+
+    fn add_failing(&mut self, other: &Failing) {
+        let Some(failing) = &mut self.failing else {
+            self.failing = Some(*other);
+            return;
+        };
+        let last = if other.last_at > failing.last_at { *other } else { *failing };
+        let attempts = failing.attempts.saturating_add(other.attempts);
+        *failing = Failing { attempts, since: failing.since.min(other.since), ..last };
     }
 
     fn breaker(&self) -> &'static str {
@@ -57,17 +72,25 @@ pub(super) struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    pub(super) fn new(book: &'a Book, table: &'a DestinationTable, hosts: &[HostState]) -> Self {
+    pub(super) fn new(book: &'a Book, table: &'a DestinationTable, found: &SurveyPart) -> Self {
         let mut known = Self { book, table, sums: BTreeMap::new() };
-        for host in hosts {
-            let name = destination_to(&host.authority);
-            let rule = table.find_for(&name).map(|found| &*found.name);
-            if let Some(rule) = rule.filter(|rule| *rule != name) {
-                known.sums.entry(rule.to_owned()).or_default().add(host);
-            }
-            known.sums.entry(name).or_default().add(host);
+        for host in &found.hosts {
+            known.enter(&host.authority, |sum| sum.add(host));
+        }
+        for (authority, failing) in &found.failing {
+            known.enter(authority, |sum| sum.add_failing(failing));
         }
         known
+    }
+
+    /// Adds something to a host, and to the rule that holds for it.
+    fn enter(&mut self, authority: &str, add: impl Fn(&mut Sum)) {
+        let name = destination_to(authority);
+        let rule = self.table.find_for(&name).map(|found| &*found.name);
+        if let Some(rule) = rule.filter(|rule| *rule != name) {
+            add(self.sums.entry(rule.to_owned()).or_default());
+        }
+        add(self.sums.entry(name).or_default());
     }
 
     /// One destination; `None`: it has no rule, and nothing waits, runs or fails there.
@@ -98,6 +121,13 @@ impl<'a> Known<'a> {
             "queue": sum.waiting,
             "in-flight": sum.in_flight,
             "attempts-per-second": sum.attempts_per_second,
+            "failing": sum.failing.map(|failing| json!({
+                "attempts": failing.attempts,
+                "failure": failing.failure.name(),
+                "status": failing.status,
+                "since": text_of(failing.since),
+                "last-at": text_of(failing.last_at),
+            })),
         })
     }
 
@@ -157,6 +187,12 @@ impl Page {
     }
 }
 
+fn text_of(at: WallMs) -> String {
+    let mut text = Vec::new();
+    write_wall_time(at, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
 fn shown(text: &str) -> String {
     text.chars().take(60).flat_map(char::escape_default).collect()
 }
@@ -182,6 +218,7 @@ fn unescaped(value: &str) -> Result<String, String> {
 mod tests {
     use super::*;
     use crate::base::destinations::Rule;
+    use crate::wire::dead_letter::Failure;
 
     fn host(authority: &str, failures: u32, next_probe_ms: Option<u64>) -> HostState {
         HostState {
@@ -200,13 +237,26 @@ mod tests {
         let paused = Rule { is_paused: true, ..Rule::default() };
         book.configure(vec![("a".into(), paused), ("z:1".into(), Rule::default())]);
         let table = book.table(&DestinationTable::default());
-        let hosts = [
+        let hosts = vec![
             host("A:80", 1, None),
             host("a", 9, Some(40)),
             host("a:81", 0, None),
             host("b:81", 8, Some(0)),
         ];
-        let known = Known::new(&book, &table, &hosts);
+        let how = |status: u16, since: u64| Failing {
+            attempts: 3,
+            failure: Failure::Status,
+            status: Some(status),
+            since: WallMs(since),
+            last_at: WallMs(since + 10),
+        };
+        let failing = vec![("A:80".into(), how(500, 70)), ("a:80".into(), how(503, 40))];
+        let found = SurveyPart { hosts, failing };
+        let known = Known::new(&book, &table, &found);
+        let failing = &known.one("a:80").expect("it fails")["failing"];
+        assert_eq!((&failing["attempts"], &failing["status"]), (&6.into(), &500.into()));
+        assert_eq!(failing["since"], "1970-01-01T00:00:00.040Z");
+        assert_eq!(known.one("b:81").expect("pops wait")["failing"], Value::Null);
         let a = known.one("a").expect("a rule");
         assert_eq!(
             (&a["queue"], &a["paused"], &a["breaker"]),

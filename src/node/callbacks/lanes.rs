@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::base::ids::HostId;
 use crate::base::limits::CallbackLimits;
 use crate::base::slots::Slots;
-use crate::base::time::MonoNs;
+use crate::base::time::{MonoNs, WallMs};
 use crate::ring::{Completion, Received, Ring, SocketId};
 use crate::shard::Shard;
 use crate::shard::effects::{Attempt, CallbackOutcome, Ticket};
@@ -20,9 +20,10 @@ use crate::wire::callback_uri::{Host, host_and_port, is_secure, parse_authority}
 
 use crate::node::buffer_pool::BufferPool;
 use crate::node::callbacks::dialling::{Dialling, Failure, NO_AUTHORITIES};
+use crate::node::callbacks::failing::FailingHosts;
 use crate::node::callbacks::policy::{Denial, Destinations};
 use crate::node::callbacks::request::{
-    CallbackRequest, USUAL_HEADERS, write_request, write_special_request,
+    CallbackRequest, Sender, USUAL_HEADERS, write_request, write_special_request,
 };
 use crate::node::callbacks::secured::Secured;
 use crate::node::callbacks::signing::{Pop, Signer};
@@ -32,6 +33,7 @@ use crate::node::owner::Owner;
 use crate::node::resolver::threads::{Asker, Resolver};
 use crate::tls::connector::Connector;
 use crate::wire::answer_reader::{AnswerReader, Progress, Verdict};
+use crate::wire::wall_time::WallTimeWriter;
 
 /// Number of request buffers kept for reuse; below it the largest kept buffer in bytes.
 const POOL_MAX: usize = 1_024;
@@ -83,6 +85,10 @@ pub(super) struct Lane {
     idle: Vec<u32>,
     /// Calls that wait for the name's addresses.
     unresolved: Vec<Call>,
+    /// Whether the host has failed since its last success.
+    is_failing: bool,
+    /// The status of the last answer that was no success, until its attempt has ended.
+    status: Option<u16>,
 }
 
 #[derive(Debug)]
@@ -128,6 +134,8 @@ pub struct Lanes {
     resolving: BTreeSet<(MonoNs, u32)>,
     resolver: Resolver,
     destinations: Arc<Destinations>,
+    /// Hosts that have failed since their last success.
+    pub failing: FailingHosts,
     /// Signs callbacks. `None`: nobody does.
     pub signer: Option<Arc<Signer>>,
     /// Counts changes of the destinations.
@@ -137,6 +145,7 @@ pub struct Lanes {
     /// What connections over TLS are dialled with.
     pub dialling: Dialling,
     limits: CallbackLimits,
+    times: WallTimeWriter,
     pub(super) pool: BufferPool,
     pub(super) finished: Vec<(Ticket, CallbackOutcome)>,
     /// What servers said to attempts that failed: status, and the first bytes of the answer.
@@ -157,10 +166,12 @@ impl Lanes {
             resolver,
             destinations: Arc::default(),
             age: 0,
+            failing: FailingHosts::default(),
             signer: None,
             denied: Default::default(),
             dialling: Dialling::default(),
             limits: limits.clone(),
+            times: WallTimeWriter::default(),
             pool: BufferPool::new(POOL_MAX, POOLED_BYTES_MAX),
             finished: Vec::new(),
             said: Vec::new(),
@@ -195,8 +206,11 @@ impl Lanes {
         if self.lanes.len() <= host.0 as usize {
             self.lanes.resize_with(host.0 as usize + 1, || None);
         }
-        let lane = &mut self.lanes[host.0 as usize];
-        let lane = lane.get_or_insert_with(|| Lane::new(shard.authority(host)));
+        let (lane, failing) = (&mut self.lanes[host.0 as usize], &self.failing);
+        let lane = lane.get_or_insert_with(|| {
+            let authority = shard.authority(host);
+            Lane::new(authority, failing.has(authority))
+        });
         let mut request = self.pool.take();
         let content = shard.content(attempt);
         let Ticket { id, version, sequence, .. } = attempt.ticket;
@@ -205,20 +219,22 @@ impl Lanes {
             target: content.target,
             opaque: content.opaque,
             pop: Pop { id, version, sequence },
+            told: self.limits.timer_headers.then(|| shard.told_timer(io.now, attempt)),
         };
         let signed = self.signer.as_deref().map(|signer| (signer, io.now.wall));
+        let mut sender = Sender { signed, times: &mut self.times };
         let mut timeout_ms = self.limits.timeout_ms;
         let (mut keeps_answer, mut tells_success) = (self.limits.dead_letters.plain, false);
         if content.has_attributes() {
             let attributes = content.attributes();
             callback.pop.sequence += attributes.cron.map_or(0, |cron| cron.done);
-            write_special_request(&mut request, &callback, &attributes, signed);
+            write_special_request(&mut request, &callback, &attributes, &mut sender);
             timeout_ms = attributes.timeout_ms.unwrap_or(timeout_ms);
             tells_success = attributes.on_success.is_some() && attributes.letter.is_none();
             let is_told = tells_success || attributes.on_failure.is_some();
             keeps_answer |= is_told || attributes.retry.is_some() || attributes.replay.is_some();
         } else {
-            write_request(&mut request, &callback, signed);
+            write_request(&mut request, &callback, &mut sender);
         }
         let deadline = io.now.mono.plus_ms(timeout_ms);
         let ticket = attempt.ticket;
@@ -303,6 +319,7 @@ impl Lanes {
             Some((_, Progress::Partial)) => return,
             Some((ticket, Progress::Complete { verdict, reusable })) => {
                 note(&mut self.said, &connection.state);
+                note_status(&mut self.lanes, ticket.host, verdict);
                 self.finished.push((ticket, outcome(verdict)));
                 if reusable && !connection.is_sending && self.is_of_today(connection) {
                     return self.make_idle(io.now.mono, place);
@@ -330,7 +347,10 @@ impl Lanes {
         match &connection.state {
             State::Busy { ticket, is_reused, reader } => {
                 let ended = match reader.end() {
-                    Some(verdict) => outcome(verdict),
+                    Some(verdict) => {
+                        note_status(&mut self.lanes, host, verdict);
+                        outcome(verdict)
+                    }
                     None if *is_reused && !reader.has_begun => CallbackOutcome::Stale,
                     None => CallbackOutcome::Unreachable,
                 };
@@ -446,6 +466,26 @@ impl Lanes {
     /// before [`Lanes::next_finished`].
     pub fn next_said(&mut self) -> Option<(Ticket, u16, Box<[u8]>)> {
         self.said.pop()
+    }
+
+    /// Takes note of an attempt that ended, for whoever asks how hosts are. `now` reads the clock.
+    #[inline]
+    pub fn note_end(&mut self, host: HostId, outcome: CallbackOutcome, now: impl Fn() -> WallMs) {
+        let Some(Some(lane)) = self.lanes.get_mut(host.0 as usize) else { return };
+        match outcome {
+            CallbackOutcome::Delivered if !lane.is_failing => {}
+            CallbackOutcome::Delivered => {
+                (lane.is_failing, lane.status) = (false, None);
+                self.failing.succeeded(&lane.authority);
+            }
+            // These say nothing of the host, or that it is in order.
+            CallbackOutcome::Denied | CallbackOutcome::Stale | CallbackOutcome::Gone => {}
+            outcome => {
+                lane.is_failing = true;
+                let ended = (outcome, lane.status.take());
+                self.failing.failed(&lane.authority, ended, now());
+            }
+        }
     }
 
     /// Takes an attempt that ended, in no order.
@@ -604,7 +644,7 @@ enum Found {
 }
 
 impl Lane {
-    fn new(authority: &str) -> Self {
+    fn new(authority: &str, is_failing: bool) -> Self {
         let parsed = parse_authority(authority);
         let (host, port) = parsed.expect("authorities are parsed before they are stored");
         let server = is_secure(authority).then(|| match host {
@@ -630,6 +670,8 @@ impl Lane {
             head: head.into_bytes(),
             idle: Vec::new(),
             unresolved: Vec::new(),
+            is_failing,
+            status: None,
         }
     }
 
@@ -688,6 +730,16 @@ impl CallbackConnection {
     pub(super) fn read(&mut self, bytes: &[u8]) -> Option<(Ticket, Progress)> {
         let State::Busy { ticket, reader, .. } = &mut self.state else { return None };
         Some((*ticket, reader.feed(bytes)))
+    }
+}
+
+/// Notes the status of an answer that is no success.
+#[inline]
+fn note_status(lanes: &mut [Option<Lane>], host: HostId, verdict: Verdict) {
+    if !(200..300).contains(&verdict.status)
+        && let Some(Some(lane)) = lanes.get_mut(host.0 as usize)
+    {
+        lane.status = Some(verdict.status);
     }
 }
 

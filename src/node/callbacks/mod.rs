@@ -1,6 +1,7 @@
 //! One core's callbacks: connections to callback servers.
 
 pub(crate) mod dialling;
+pub(crate) mod failing;
 pub(crate) mod lanes;
 mod lanes_tls;
 pub(crate) mod listeners;

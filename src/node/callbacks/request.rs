@@ -1,10 +1,14 @@
 //! The bytes of a callback (docs/compat/timer-service.md section 1.3).
 
+use crate::base::ids::TimerId;
 use crate::base::time::WallMs;
 use crate::node::callbacks::signing::{Pop, Signer};
-use crate::wire::attributes::{Attributes, CallbackMethod};
+use crate::shard::told::ToldTimer;
+use crate::wire::attributes::{Attributes, CallbackMethod, has_timer_header};
 use crate::wire::dead_letter::DeadLetter;
 use crate::wire::json::write_number;
+use crate::wire::timer_path::write_public_id;
+use crate::wire::wall_time::WallTimeWriter;
 
 /// What a callback says.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +22,17 @@ pub struct CallbackRequest<'a> {
     pub opaque: &'a [u8],
     /// Which pop the callback is for.
     pub pop: Pop,
+    /// What it says of its timer; `None`: nothing.
+    pub told: Option<ToldTimer>,
+}
+
+/// Who makes callbacks.
+#[derive(Debug)]
+pub struct Sender<'a> {
+    /// Signs them, and the time of the attempt; `None`: nobody does.
+    pub signed: Option<(&'a Signer, WallMs)>,
+    /// Writes when they were due.
+    pub times: &'a mut WallTimeWriter,
 }
 
 /// The headers behind `Host`, up to the value of `X-Sequence-Number`, of a callback whose client
@@ -30,7 +45,7 @@ pub fn write_special_request(
     out: &mut Vec<u8>,
     callback: &CallbackRequest<'_>,
     attributes: &Attributes<'_>,
-    signed: Option<(&Signer, WallMs)>,
+    sender: &mut Sender<'_>,
 ) {
     let letter = attributes.letter.as_ref();
     let method = if letter.is_some() { CallbackMethod::Post } else { attributes.method };
@@ -57,19 +72,52 @@ pub fn write_special_request(
     out.extend_from_slice(b"X-Sequence-Number: ");
     let sequence = letter.map(|letter| letter.sequence).or(replay.map(|replay| replay.sequence));
     let sequence = sequence.or(attributes.report.map(|report| report.sequence));
-    write_rest(out, callback, sequence.unwrap_or(callback.pop.sequence), signed);
+    write_number(sequence.unwrap_or(callback.pop.sequence), out);
+    // The body of a report says these of the pop that it reports.
+    let told = callback.told.filter(|_| attributes.report.is_none());
+    // Lines of the client of one of these names are of a version before them.
+    let is_clients = letter.is_none() && has_timer_header(attributes.headers);
+    if let Some(told) = told.filter(|_| !is_clients) {
+        write_id_header(out, callback.pop.id, &told);
+        // A letter is due when it was given up, and the pop was before.
+        if letter.is_none() {
+            write_due_header(out, &told, sender.times);
+        }
+        write_attempt_header(out, &told);
+    }
+    write_rest(out, callback, sender);
 }
 
-/// Appends a callback. `signed` is who signs it, and the time of the attempt.
-pub fn write_request(
-    out: &mut Vec<u8>,
-    callback: &CallbackRequest<'_>,
-    signed: Option<(&Signer, WallMs)>,
-) {
+/// Appends a callback.
+pub fn write_request(out: &mut Vec<u8>, callback: &CallbackRequest<'_>, sender: &mut Sender<'_>) {
     out.extend_from_slice(b"POST ");
     write_target(callback.target, out);
     out.extend_from_slice(callback.head);
-    write_rest(out, callback, callback.pop.sequence, signed);
+    write_number(callback.pop.sequence, out);
+    if let Some(told) = &callback.told {
+        write_id_header(out, callback.pop.id, told);
+        write_due_header(out, told, sender.times);
+        write_attempt_header(out, told);
+    }
+    write_rest(out, callback, sender);
+}
+
+#[inline]
+fn write_id_header(out: &mut Vec<u8>, id: TimerId, told: &ToldTimer) {
+    out.extend_from_slice(b"\r\nX-Timer-Id: ");
+    write_public_id(id, told.factor, told.filter, out);
+}
+
+#[inline]
+fn write_due_header(out: &mut Vec<u8>, told: &ToldTimer, times: &mut WallTimeWriter) {
+    out.extend_from_slice(b"\r\nX-Due-Time: ");
+    times.write(told.due, out);
+}
+
+#[inline]
+fn write_attempt_header(out: &mut Vec<u8>, told: &ToldTimer) {
+    out.extend_from_slice(b"\r\nX-Attempt: ");
+    write_number(told.attempt.into(), out);
 }
 
 /// Appends what a letter on its way says of itself. `uri` is where the pop was to go.
@@ -98,20 +146,14 @@ fn write_target(target: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(target);
 }
 
-/// Appends what stands behind `X-Sequence-Number: `.
+/// Appends what stands behind the headers that tell of the pop.
 #[inline]
-fn write_rest(
-    out: &mut Vec<u8>,
-    callback: &CallbackRequest<'_>,
-    sequence: u64,
-    signed: Option<(&Signer, WallMs)>,
-) {
+fn write_rest(out: &mut Vec<u8>, callback: &CallbackRequest<'_>, sender: &Sender<'_>) {
     let CallbackRequest { opaque, pop, .. } = callback;
-    write_number(sequence, out);
     out.extend_from_slice(b"\r\nContent-Length: ");
     write_number(opaque.len() as u64, out);
     out.extend_from_slice(b"\r\n");
-    if let Some((signer, at)) = signed {
+    if let Some((signer, at)) = sender.signed {
         signer.write_headers(out, pop, at, opaque);
     }
     out.extend_from_slice(b"\r\n");

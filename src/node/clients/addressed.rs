@@ -17,6 +17,9 @@ const ABSENT_DELETE: &str = "If-None-Match: expected with PUT, got it with DELET
 const MATCH_CREATE: &str = "If-Match: expected with PUT, DELETE or an action, got it with a create";
 const ABSENT_ACTION: &str = "If-None-Match: expected with PUT, got it with POST";
 
+/// Most characters of a path that are told.
+const SHOWN_CHARS_MAX: usize = 48;
+
 /// A timer as a request names it that has no id, or that does something with it.
 #[derive(Debug)]
 pub struct Addressed {
@@ -57,6 +60,7 @@ impl Addressed {
                     Ok(Self { target, name: Some(name.into()), ..Self::acted(bytes, action)? })
                 })))
             }
+            TimerPath::Unknown => no_id(line.method, head.path).map(|told| Box::new(Err(told))),
             _ => None,
         }
     }
@@ -144,6 +148,18 @@ impl Addressed {
     }
 }
 
+/// Why a path below `/timers/` names no timer, and what would.
+#[cold]
+fn no_id(method: Method, path: &str) -> Option<String> {
+    let text = path.strip_prefix("/timers/").filter(|text| !text.is_empty())?;
+    let shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
+    let remedy = match method {
+        Method::Put => "POST /timers makes an id; a name of your own goes to PUT",
+        _ => "ids are in the Location of answers; a timer with a name is at",
+    };
+    Some(format!("{shown} is not the id of a timer: {remedy} /timers/by-name/{shown}"))
+}
+
 fn condition_of(precondition: Precondition) -> Condition {
     match precondition {
         Precondition::Absent => Condition::Absent,
@@ -161,6 +177,8 @@ pub struct Aim<'a> {
     pub addressed: Option<&'a Addressed>,
     /// What of it stands in the timer.
     pub identity: Identity<'a>,
+    /// Whether a document that the client would be warned of is refused.
+    pub is_strict: bool,
 }
 
 fn target_of(id: crate::base::ids::TimerId) -> Target {

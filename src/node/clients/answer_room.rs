@@ -109,8 +109,7 @@ mod tests {
     use crate::shard::effects::TimerView;
     use crate::timer::version::Version;
 
-    const KEEP: Persistence =
-        Persistence { keep_alive: true, is_http10: false, accepts_problem: false };
+    const KEEP: Persistence = Persistence { keep_alive: true, ..Persistence::CLOSE };
 
     fn found(opaque_bytes: usize) -> Answer {
         Answer::Found(Box::new(TimerView {

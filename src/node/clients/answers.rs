@@ -28,12 +28,14 @@ pub struct Persistence {
     pub is_http10: bool,
     /// Whether the client accepts errors as `application/problem+json`.
     pub accepts_problem: bool,
+    /// Whether the answer has no body, whatever length its head tells (RFC 9110 section 9.3.2).
+    pub is_head: bool,
 }
 
 impl Persistence {
     /// The connection closes after the answer.
     pub const CLOSE: Persistence =
-        Persistence { keep_alive: false, is_http10: false, accepts_problem: false };
+        Persistence { keep_alive: false, is_http10: false, accepts_problem: false, is_head: false };
 
     pub(super) fn header(self) -> &'static str {
         match self {
@@ -303,13 +305,6 @@ fn write_reason(
     write_body(out, line, PROBLEM_TYPE, extra, &body, persistence);
 }
 
-/// Cuts the body off the answer that begins at `begins`. An answer to HEAD has no body (RFC 9110
-/// section 9.3.2), whatever length its head tells.
-pub fn cut_body(out: &mut Vec<u8>, begins: usize) {
-    let head_end = out[begins..].windows(4).position(|four| four == b"\r\n\r\n");
-    out.truncate(begins + head_end.expect("every answer has a head") + 4);
-}
-
 /// Appends the interim answer to `Expect: 100-continue`.
 pub fn write_continue(out: &mut Vec<u8>) {
     out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -331,7 +326,9 @@ fn write_body(
          Content-Length: {length}\r\n\r\n"
     )
     .expect("writing to memory does not fail");
-    out.extend_from_slice(body);
+    if !persistence.is_head {
+        out.extend_from_slice(body);
+    }
 }
 
 fn status_line(status: u16) -> &'static str {
@@ -372,8 +369,7 @@ mod tests {
     use crate::shard::effects::{Refusal, TimerView};
     use crate::timer::version::Version;
 
-    const KEEP: Persistence =
-        Persistence { keep_alive: true, is_http10: false, accepts_problem: false };
+    const KEEP: Persistence = Persistence { keep_alive: true, ..Persistence::CLOSE };
 
     fn text(write: impl Fn(&mut Vec<u8>)) -> String {
         let mut out = Vec::new();

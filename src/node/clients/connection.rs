@@ -33,6 +33,7 @@ use crate::node::clients::lists::Paged;
 use crate::node::clients::refusals::too_long;
 use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::service::{Api, Caller, Served, Service};
+use crate::node::clients::warnings::{AwaitedWarnings, add_header};
 use crate::node::deadlines::Deadline;
 use crate::node::handshakes::secured::{Kind, Secured};
 use crate::tls::session::may_be_tls;
@@ -164,8 +165,10 @@ pub struct ClientConnection {
     pub(super) pending: VecDeque<Pending>,
     /// Number of the request that `pending[0]` answers.
     pub(super) first_pending: u32,
-    /// Bytes of the answers in `pending`.
+    /// Bytes of the answers in `pending`, and of the warnings that wait for theirs.
     pub(super) ready_bytes: usize,
+    /// Warnings of requests that are awaited.
+    pub(super) warnings: AwaitedWarnings,
     /// How many reads in `pending` are awaited.
     reads_awaited: usize,
     /// Bytes that the answer to an awaited read is expected to have.
@@ -214,6 +217,7 @@ impl ClientConnection {
             pending: VecDeque::new(),
             first_pending: 0,
             ready_bytes: 0,
+            warnings: AwaitedWarnings::default(),
             reads_awaited: 0,
             read_bytes: READ_BYTES_UNKNOWN,
             is_deferred: false,
@@ -315,8 +319,12 @@ impl ClientConnection {
             return self.refuse_timer(request, service);
         }
         let room = &mut service.room;
+        let warning = self.take_warning(request);
         self.answer_by(request, |out, persistence| {
-            room.write(out, answer, persistence, held_bytes);
+            let written = room.write(out, answer, persistence, held_bytes);
+            if let Some(warning) = warning {
+                add_header(out, out.len() - written, &warning);
+            }
         });
     }
 
@@ -472,14 +480,12 @@ impl ClientConnection {
 
     /// Answers with an error after all former answers, and closes.
     pub fn fail(&mut self, service: &mut Service, status: u16, reason: &str) {
-        let accepts_problem = match &self.stage {
-            RequestPart::Head(_) => seems_to_accept_problem(&self.partial),
-            RequestPart::Body { line, .. } | RequestPart::Chunked { line, .. } => {
-                line.persistence.accepts_problem
-            }
-            RequestPart::Bulk(body) => body.line.persistence.accepts_problem,
+        let form = match &self.stage {
+            RequestPart::Head(_) => form_of(&self.partial),
+            RequestPart::Body { line, .. } | RequestPart::Chunked { line, .. } => line.persistence,
+            RequestPart::Bulk(body) => body.line.persistence,
         };
-        self.fail_with(service, (status, ""), reason, accepts_problem);
+        self.fail_with(service, (status, ""), reason, form);
     }
 
     /// Does the same as [`ClientConnection::fail`] with a further header line.
@@ -488,11 +494,10 @@ impl ClientConnection {
         service: &mut Service,
         (status, header): (u16, &str),
         reason: &str,
-        accepts_problem: bool,
+        form: Persistence,
     ) {
         if !self.fail_bulk(service, status, reason) {
-            let form = (status, header);
-            self.in_order(|out| service.refuse_with(out, form, reason, accepts_problem));
+            self.in_order(|out| service.refuse_with(out, (status, header), reason, form));
         }
         self.is_closing = true;
         // The last answer may be under way, so the connection may no longer become a peer's.
@@ -514,7 +519,9 @@ impl ClientConnection {
     pub fn refuse_peer(&mut self, service: &mut Service, refusal: &HelloRefusal) {
         let (status, header) = handshake::refusal_of(refusal);
         let reason = refusal.to_string();
-        self.in_order(|out| service.refuse_with(out, (status, header), &reason, false));
+        self.in_order(|out| {
+            service.refuse_with(out, (status, header), &reason, Persistence::CLOSE)
+        });
         self.is_closing = true;
         self.drop_partial();
     }
@@ -608,8 +615,7 @@ impl ClientConnection {
             Err(error) => {
                 let is_tls = self.secured.is_none() && may_be_tls(rest);
                 let reason = if is_tls { TLS_HERE } else { error.reason };
-                let accepts_problem = seems_to_accept_problem(rest);
-                self.fail_with(api.service, (error.status, ""), reason, accepts_problem);
+                self.fail_with(api.service, (error.status, ""), reason, form_of(rest));
                 return ControlFlow::Break(0);
             }
         };
@@ -621,8 +627,8 @@ impl ClientConnection {
             let authorized = authorize(&mut self.access, api.service, caller, &line, &head);
             if let Err(denial) = authorized {
                 let (status, header) = (denial.status(), denial.header());
-                let (reason, accepts_problem) = (denial.to_string(), head.accepts_problem);
-                self.fail_with(api.service, (status, header), &reason, accepts_problem);
+                let reason = denial.to_string();
+                self.fail_with(api.service, (status, header), &reason, line.persistence);
                 return ControlFlow::Break(0);
             }
         } else if let Some(place) = api.service.heads.remember(&head, &line, &rest[..used]) {
@@ -682,8 +688,7 @@ impl ClientConnection {
             Framing::Length(length) => {
                 let bytes_max = api.service.body_bytes_max(api.core, caller, &line);
                 if let Some(reason) = too_long(length, bytes_max) {
-                    let accepts_problem = line.persistence.accepts_problem;
-                    return self.fail_with(api.service, (413, ""), &reason, accepts_problem);
+                    return self.fail_with(api.service, (413, ""), &reason, line.persistence);
                 }
                 RequestPart::Body { line, length: length as usize }
             }
@@ -728,11 +733,18 @@ impl ClientConnection {
         let out = if is_first { &mut self.out } else { &mut ready };
         let begins = out.len();
         let served = serve(out);
+        let warning = api.service.warning.take();
+        if let (Some(warning), Served::Written) = (&warning, served) {
+            add_header(out, begins, warning);
+        }
         let answer_bytes = out.len() - begins;
         match served {
             Served::Later => {
                 self.reads_awaited += usize::from(is_read);
                 self.pending.push_back(Pending::Awaited { persistence, is_read });
+                if let Some(warning) = warning {
+                    self.await_warning(from.request, warning);
+                }
             }
             Served::Written => {
                 self.has_read(is_read, answer_bytes);
@@ -766,4 +778,11 @@ impl ClientConnection {
         }
         self.deadline.extend(self.began.unwrap_or(now).plus_ms(limits.idle_timeout_ms));
     }
+}
+
+/// The form of an error that answers bytes of a head that is refused, or not complete.
+fn form_of(head: &[u8]) -> Persistence {
+    let is_head = head.trim_ascii_start().starts_with(b"HEAD ");
+    let accepts_problem = seems_to_accept_problem(head);
+    Persistence { accepts_problem, is_head, ..Persistence::CLOSE }
 }

@@ -16,6 +16,7 @@ use crate::node::clients::bulk::{
 use crate::node::clients::connection::{ClientConnection, Pending, RequestPart};
 use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::service::{Api, Service};
+use crate::node::clients::warnings::add_member;
 
 /// The answer to a bulk request of HTTP/1.0, which knows no chunks.
 const NEEDS_CHUNKS: &str = "version: expected HTTP/1.1 for /timers/bulk, whose answer is chunked, \
@@ -30,8 +31,7 @@ impl ClientConnection {
     /// Begins to take a body of timers.
     pub(super) fn begin_bulk(&mut self, api: &mut Api<'_>, line: RequestLine, framing: Framing) {
         if line.persistence.is_http10 {
-            let accepts_problem = line.persistence.accepts_problem;
-            return self.fail_with(api.service, (505, ""), NEEDS_CHUNKS, accepts_problem);
+            return self.fail_with(api.service, (505, ""), NEEDS_CHUNKS, line.persistence);
         }
         let body = BulkBody::new(line, framing, api.limits.body_bytes_max);
         self.stage = RequestPart::Bulk(Box::new(body));
@@ -74,7 +74,7 @@ impl ClientConnection {
             }
             // Each line has the time of a request.
             self.began = None;
-            self.serve_line(api, number, line);
+            self.serve_line(api, body.line.is_strict, (number, line));
         }
         spend(api, &mut body, lines);
         self.stage = RequestPart::Bulk(body);
@@ -110,7 +110,7 @@ impl ClientConnection {
         }
     }
 
-    fn serve_line(&mut self, api: &mut Api<'_>, number: u64, line: Line<'_>) {
+    fn serve_line(&mut self, api: &mut Api<'_>, is_strict: bool, (number, line): (u64, Line<'_>)) {
         let from = Requester {
             shard: self.own,
             connection: self.key.index,
@@ -120,7 +120,9 @@ impl ClientConnection {
         let (service, core) = (&mut *api.service, &mut *api.core);
         let quota = self.access.as_deref().and_then(Access::quota);
         let taken = match line {
-            Line::Text(text) => service.create_line((api.now, core), (from, quota), text),
+            Line::Text(text) => {
+                service.create_line((api.now, core), (from, quota), (text, is_strict))
+            }
             Line::TooLong => {
                 let max = api.limits.body_bytes_max;
                 let reason =
@@ -129,13 +131,17 @@ impl ClientConnection {
             }
             Line::Blank => return,
         };
+        let warning = service.warning.take();
         match taken {
             Ok(()) => match api.core.take_answer(from) {
                 None => {
                     self.lines_awaited += 1;
                     self.pending.push_back(Pending::AwaitedLine { number });
+                    if let Some(warning) = warning {
+                        self.await_warning(from.request, warning);
+                    }
                 }
-                Some(answer) => self.put_result(api.service, number, &answer),
+                Some(answer) => self.put_result(api.service, number, (&answer, warning)),
             },
             Err((status, reason)) => {
                 service.written += 1;
@@ -147,16 +153,21 @@ impl ClientConnection {
     }
 
     /// Writes the result of a line that was answered at once.
-    fn put_result(&mut self, service: &mut Service, number: u64, answer: &Answer) {
+    fn put_result(
+        &mut self,
+        service: &mut Service,
+        number: u64,
+        (answer, warning): (&Answer, Option<Box<str>>),
+    ) {
         service.written += 1;
         let quota = self.access.as_deref().and_then(Access::quota);
         service.note_refused_timer(answer, quota);
         if self.pending.is_empty() {
             self.chunk.begin_line(&mut self.out);
-            return write_result(&mut self.out, number, answer, quota);
+            return write_warned(&mut self.out, number, (answer, warning), quota);
         }
         let mut bytes = Vec::new();
-        write_result(&mut bytes, number, answer, quota);
+        write_warned(&mut bytes, number, (answer, warning), quota);
         self.put_ready(bytes);
     }
 
@@ -189,21 +200,37 @@ impl ClientConnection {
             return false;
         };
         self.lines_awaited -= 1;
+        let warning = self.take_warning(request);
         let quota = self.access.as_deref().and_then(Access::quota);
         service.note_refused_timer(answer, quota);
         if position == 0 {
             self.chunk.begin_line(&mut self.out);
-            write_result(&mut self.out, number, answer, quota);
+            write_warned(&mut self.out, number, (answer, warning), quota);
             self.release_first();
             return true;
         }
         let mut bytes = Vec::new();
-        write_result(&mut bytes, number, answer, quota);
+        write_warned(&mut bytes, number, (answer, warning), quota);
         self.ready_bytes += bytes.len();
         if let Some(pending) = self.pending.get_mut(position) {
             *pending = Pending::ReadyLine(bytes);
         }
         true
+    }
+
+    /// Keeps a warning for the answer to a request, of a line or another one.
+    #[cold]
+    pub(super) fn await_warning(&mut self, request: u32, warning: Box<str>) {
+        self.ready_bytes += warning.len();
+        self.warnings.put(request, warning);
+    }
+
+    /// The warning for the answer to this request.
+    #[inline]
+    pub(super) fn take_warning(&mut self, request: u32) -> Option<Box<str>> {
+        let warning = self.warnings.take(request)?;
+        self.ready_bytes -= warning.len();
+        Some(warning)
     }
 
     /// Ends the answer.
@@ -243,6 +270,21 @@ impl ClientConnection {
             RequestPart::Bulk(_) if !self.is_closing => self.fail(service, status, reason),
             _ => self.is_closing = true,
         }
+    }
+}
+
+/// Appends the result of a line, and what its client is told beside it.
+#[inline]
+fn write_warned(
+    out: &mut Vec<u8>,
+    number: u64,
+    (answer, warning): (&Answer, Option<Box<str>>),
+    quota: Option<&Quota>,
+) {
+    let begins = out.len();
+    write_result(out, number, answer, quota);
+    if let Some(warning) = warning {
+        add_member(out, begins, &warning);
     }
 }
 

@@ -160,7 +160,7 @@ fn a_core_that_has_read_enough_defers_reads_to_its_next_turn_and_nothing_else() 
     let mut fixture = Fixture::new();
     let here = fixture.created();
     let answer = Answer::NotFound;
-    let keep = Persistence { keep_alive: true, is_http10: false, accepts_problem: false };
+    let keep = Persistence { keep_alive: true, ..Persistence::CLOSE };
     while fixture.service.room.may_read() {
         fixture.service.room.write(&mut Vec::new(), &answer, keep, 0);
     }

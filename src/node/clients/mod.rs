@@ -22,3 +22,4 @@ pub(crate) mod table;
 mod table_tls;
 pub(crate) mod service;
 pub(crate) mod tokens;
+mod warnings;

@@ -8,7 +8,7 @@ use crate::wire::timer_path::{TimerPath, parse_path};
 /// What the server keeps of a request's head when the bytes of the head are gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestLine {
-    /// The method of the request.
+    /// The method of the request; of HEAD, which `persistence` tells, GET.
     pub method: Method,
     /// What the path names.
     pub path: TimerPath,
@@ -18,20 +18,28 @@ pub struct RequestLine {
     pub count: u32,
     /// Whether another site asks for the members of this site.
     pub asks_members: bool,
+    /// Whether a document that the client would be warned of is refused.
+    pub is_strict: bool,
 }
 
 impl RequestLine {
     /// Takes from a head what the rest of the request needs.
     pub fn of(head: &RequestHead<'_>) -> Self {
         let RequestHead { keep_alive, is_http10, accepts_problem, .. } = *head;
-        let persistence = Persistence { keep_alive, is_http10, accepts_problem };
+        // What GET answers HEAD answers without its body.
+        let (method, is_head) = match head.method {
+            Method::Head => (Method::Get, true),
+            method => (method, false),
+        };
+        let persistence = Persistence { keep_alive, is_http10, accepts_problem, is_head };
         let path = parse_path(head.path);
         let count = match head.query {
             Some(query) if path == TimerPath::Timestamps => count_in(query),
             _ => 1,
         };
         let asks_members = path == TimerPath::Ping && head.query == Some(site_members::QUERY);
-        Self { method: head.method, path, persistence, count, asks_members }
+        let is_strict = head.query.is_some_and(asks_strictness);
+        Self { method, path, persistence, count, asks_members, is_strict }
     }
 
     /// Returns whether nodes make such requests.
@@ -51,11 +59,15 @@ impl RequestLine {
     /// The methods that the path has, for an answer to another one.
     pub fn allowed(&self) -> &'static str {
         match self.path {
-            TimerPath::Collection => "GET, POST, DELETE",
-            TimerPath::Timer(_) | TimerPath::Named => "GET, PUT, DELETE",
-            TimerPath::DeadLetters | TimerPath::DeadLetter(_) | TimerPath::Job(_) => "GET, DELETE",
+            TimerPath::Collection => "GET, HEAD, POST, DELETE",
+            TimerPath::Timer(_) | TimerPath::Named => "GET, HEAD, PUT, DELETE",
+            TimerPath::DeadLetters | TimerPath::DeadLetter(_) | TimerPath::Job(_) => {
+                "GET, HEAD, DELETE"
+            }
             TimerPath::References => "DELETE",
-            TimerPath::Count | TimerPath::Jobs | TimerPath::Ping | TimerPath::Unknown => "GET",
+            TimerPath::Count | TimerPath::Jobs | TimerPath::Ping | TimerPath::Unknown => {
+                "GET, HEAD"
+            }
             TimerPath::Bulk | TimerPath::Timestamps => "POST",
             TimerPath::Action(..) | TimerPath::NamedAction(_) => "POST",
             TimerPath::Replays | TimerPath::Replay(_) => "POST",
@@ -79,6 +91,14 @@ impl RequestLine {
         );
         self.method == Method::Get && has_content
     }
+}
+
+/// Whether a query has `strict`. Any value but `false` counts: who writes `strict=1` means it.
+fn asks_strictness(query: &str) -> bool {
+    query.split('&').any(|part| match part.split_once('=') {
+        Some((name, value)) => name == "strict" && value != "false",
+        None => part == "strict",
+    })
 }
 
 /// Returns the number in `count=n`, or 0 for any other query.

@@ -32,8 +32,8 @@ use crate::node::callbacks::policy::{Denial, Destinations};
 use crate::node::clients::addressed::{Addressed, Aim};
 use crate::node::clients::answer_room::AnswerRoom;
 use crate::node::clients::answers::{
-    Persistence, cut_body, too_many_creates, write_error_with, write_not_allowed, write_pong,
-    write_text, write_token_full, write_too_many_creates,
+    Persistence, too_many_creates, write_error_with, write_not_allowed, write_pong, write_text,
+    write_token_full, write_too_many_creates,
 };
 use crate::node::clients::bulk::LineBudget;
 use crate::node::clients::head_memory::HeadMemory;
@@ -41,6 +41,7 @@ use crate::node::clients::letters::judge_hosts;
 use crate::node::clients::refusals::{denied, refusal_of, too_long, whole_content};
 use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::tokens::Tokens;
+use crate::node::clients::warnings::warning_of;
 use crate::tls::names::Member;
 use crate::tls::session::Session;
 
@@ -143,6 +144,8 @@ pub struct Service {
     pub denied_hosts: [u64; Denial::ALL.len()],
     /// How many lines of bulk requests may still be taken.
     pub bulk_budget: LineBudget,
+    /// What the client is told of the document that was taken last, until somebody takes it.
+    pub(super) warning: Option<Box<str>>,
     authorities: AuthorityMemory,
     limits: Limits,
     json: JsonScratch,
@@ -200,6 +203,7 @@ impl Service {
             denied: DeniedRequests::default(),
             denied_hosts: Default::default(),
             bulk_budget: LineBudget::default(),
+            warning: None,
             authorities: AuthorityMemory::default(),
             limits: limits.clone(),
             json: JsonScratch::default(),
@@ -219,11 +223,7 @@ impl Service {
         body: &mut [u8],
         out: &mut Vec<u8>,
     ) -> Served {
-        let begins = out.len();
         let served = self.route((now, core), (from, caller), line, body, out);
-        if line.method == Method::Head {
-            cut_body(out, begins);
-        }
         self.written += u64::from(served == Served::Written);
         served
     }
@@ -291,7 +291,7 @@ impl Service {
                 return self.settle(asked, persistence, out);
             }
             (TimerPath::Unknown, _) => {
-                return self.settle(Err((404, NO_PATH.into())), persistence, out);
+                return self.settle(Err((404, no_path(caller))), persistence, out);
             }
             _ => return self.not_allowed(out, line.allowed(), persistence),
         };
@@ -379,7 +379,7 @@ impl Service {
         &mut self,
         (now, core): (Now, &mut Core),
         (from, quota): (Requester, Option<&Quota>),
-        line: &mut [u8],
+        (line, is_strict): (&mut [u8], bool),
     ) -> Result<(), (u16, String)> {
         if let Some(quota) = quota.filter(|quota| !quota.may_create(now.mono)) {
             self.denied.creates += 1;
@@ -388,7 +388,8 @@ impl Service {
         let document = parse_any(line, &mut self.json);
         let document = document.map_err(|error| (400, error.to_string()))?;
         self.shed_content();
-        self.write((now, core), (from, quota), &document, Aim::default())
+        let aim = Aim { is_strict, ..Aim::default() };
+        self.write((now, core), (from, quota), &document, aim)
     }
 
     /// Takes a POST or PUT whose body is a timer.
@@ -434,7 +435,7 @@ impl Service {
         if let Some(reason) = too_long(bytes, bytes_max) {
             return self.settle(Err((413, reason)), line.persistence, out);
         }
-        let aim = Aim { target, addressed, identity };
+        let aim = Aim { target, addressed, identity, is_strict: line.is_strict };
         match self.write((now, core), (from, caller.quota), document, aim) {
             Ok(()) => Served::Later,
             refused => self.settle(refused, line.persistence, out),
@@ -457,7 +458,7 @@ impl Service {
         (now, core): (Now, &mut Core),
         (from, quota): (Requester, Option<&Quota>),
         document: &AnyDocument<'_>,
-        Aim { target, addressed, identity }: Aim<'_>,
+        Aim { target, addressed, identity, is_strict }: Aim<'_>,
     ) -> Result<(), (u16, String)> {
         let factor_in_path = target.and_then(|target| target.factor);
         let limits = (factor_in_path, self.limits.opaque_bytes_max, now.wall);
@@ -470,6 +471,12 @@ impl Service {
                 *count += 1;
             }
             return Err((403, denied(member, authority, denial)));
+        }
+        if let Some(warning) = warning_of(document.unknown.as_deref(), &definition) {
+            if is_strict {
+                return Err((400, warning.into()));
+            }
+            self.warning = Some(warning);
         }
         let definition = owned(definition, quota, &mut self.owned);
         let request = match (target, addressed) {
@@ -742,11 +749,11 @@ impl Service {
         out: &mut Vec<u8>,
         (status, header): (u16, &str),
         reason: &str,
-        accepts_problem: bool,
+        form: Persistence,
     ) {
         self.written += 1;
         self.bad += u64::from(status < 500);
-        let persistence = Persistence { accepts_problem, ..Persistence::CLOSE };
+        let persistence = Persistence { keep_alive: false, ..form };
         write_error_with(out, status, header, reason, persistence);
     }
 
@@ -771,6 +778,15 @@ fn owned<'a>(
             with_owner(definition.content, &owner.name, out);
             Definition { content: out, ..definition }
         }
+    }
+}
+
+/// Why a path names nothing.
+#[cold]
+fn no_path(caller: Caller<'_>) -> String {
+    match caller.addressed {
+        Some(Err(no_id)) => no_id.clone(),
+        _ => NO_PATH.into(),
     }
 }
 

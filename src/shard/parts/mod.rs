@@ -6,6 +6,7 @@ pub(super) mod calendars;
 pub(super) mod collect;
 pub(super) mod count;
 pub(crate) mod jobs;
+pub(crate) mod give_ups;
 pub(super) mod list;
 pub(super) mod conditions;
 pub(super) mod minting;

@@ -43,7 +43,10 @@ function destinationColumns(again) {
       it["max-in-flight"]) },
     { name: "Attempts /s", number: true, of: (it) => limited(rate(it["attempts-per-second"]),
       it["rate-per-second"]) },
-    { name: "Failures in a row", number: true, of: (it) => count(it.failures) },
+    { name: "Failures in a row", number: true, of: (it) => (it.failing
+      ? [count(it.failing.attempts), make("small", {},
+        ` last ${it.failing.status ?? it.failing.failure}`)]
+      : count(it.failures)) },
     { name: "Orders", actions: true, of: (it) => destinationActions(it, again) },
   ];
 }
