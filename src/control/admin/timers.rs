@@ -16,7 +16,7 @@ use crate::node::clients::job_answers::{NO_JOB, job_path, write_job, write_jobs}
 use crate::node::clients::list_answers::{write_count, write_list};
 use crate::node::list_orders::{Ordered, TimerUse};
 use crate::ring;
-use crate::shard::effects::{Answer, Internal, Target};
+use crate::shard::effects::{Answer, Internal, Refusal, Target};
 use crate::wire::dead_letter::LetterUse;
 use crate::wire::jobs::JobsAsk;
 use crate::wire::list_query::{ListQuery, ListQueryError, read_count_query};
@@ -155,6 +155,10 @@ fn shown(answer: Option<Answer>) -> Response {
         Some(Answer::Identified(it)) => return done((it.id, it.factor, it.filter)),
         Some(Answer::NotFound) => {
             return (StatusCode::NOT_FOUND, "no dead letter with this id\n").into_response();
+        }
+        // As on the clients' port: the jobs that run are those of whoever asks.
+        Some(Answer::Refused(refusal @ Refusal::JobsOfNameFull)) => {
+            return (StatusCode::TOO_MANY_REQUESTS, format!("{refusal}\n")).into_response();
         }
         Some(Answer::Refused(refusal)) => Some(refusal.to_string()),
         None => None,
