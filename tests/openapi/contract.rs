@@ -243,17 +243,15 @@ impl Contract {
                 (operation.id.as_str(), known)
             }
             None => {
-                let name = if on_path.is_empty() { "NotFound" } else { "MethodNotAllowed" };
-                let component = &self.root["docs"][self.file]["components"]["responses"][name];
-                let fits = status == if on_path.is_empty() { 404 } else { 405 };
-                let refused = status == 401 || status == 403;
-                if !fits && !refused {
-                    return Err("no operation".to_owned());
-                }
-                if refused {
-                    return Ok(());
-                }
-                (name, component)
+                let name = match status {
+                    404 if on_path.is_empty() => "NotFound",
+                    405 if !on_path.is_empty() => "MethodNotAllowed",
+                    // Who may not ask at all is not told what is there.
+                    401 => "Unauthorized",
+                    403 => "Forbidden",
+                    _ => return Err("no operation".to_owned()),
+                };
+                (name, &self.root["docs"][self.file]["components"]["responses"][name])
             }
         };
         let response = resolve(&self.root, response);
@@ -332,8 +330,12 @@ impl Contract {
         let text = String::from_utf8(answer.body.clone()).map_err(|error| error.to_string())?;
         if let Some(line_schema) = media.get("x-line") {
             for line in text.lines() {
-                let value = serde_json::from_str(line).map_err(|error| error.to_string())?;
+                let value: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
                 self.validate(line_schema, &value)?;
+                if let (Some(reasons), Some(reason)) = (&self.reasons, value["reason"].as_str()) {
+                    let status = value["status"].as_u64().unwrap_or_default() as u16;
+                    reasons.judge(None, status, reason)?;
+                }
             }
         }
         let value = match media_type.ends_with("json") && media.get("x-line").is_none() {

@@ -121,22 +121,22 @@ fn mistakes_are_found() {
         change(&mut root["docs"]["public.yaml"]);
         mistakes(&root).len()
     };
-    let dead = json!({"$ref": "#/docs/public.yaml/components/schemas/Nobody"});
-    assert!(dead.is_object() && plant(|_| {}) == 0);
-    assert!(
-        plant(|doc| doc["paths"]["/ping"]["get"]["responses"]["200"] =
-            json!({"$ref": "#/docs/public.yaml/components/responses/Nobody"}))
-            > 0
-    );
-    assert!(plant(|doc| doc["paths"]["/ping"]["get"]["operationId"] = "getTimer".into()) > 0);
-    assert!(
-        plant(|doc| doc["components"]["examples"]["Job"]["value"]["state"] = "lazy".into()) > 0
-    );
-    assert!(
-        plant(|doc| {
-            doc["components"]["headers"]["Location"]["example"] = "/timers/x".into();
-        }) > 0
-    );
+    assert_eq!(plant(|_| {}), 0, "nothing is planted");
+    let dead = |doc: &mut Value| {
+        let nobody = json!({"$ref": "#/docs/public.yaml/components/responses/Nobody"});
+        doc["paths"]["/ping"]["get"]["responses"]["200"] = nobody;
+    };
+    assert!(plant(dead) > 0, "a reference that leads nowhere");
+    let twice = |doc: &mut Value| doc["paths"]["/ping"]["get"]["operationId"] = "getTimer".into();
+    assert!(plant(twice) > 0, "an operationId that comes twice");
+    let lazy =
+        |doc: &mut Value| doc["components"]["examples"]["Job"]["value"]["state"] = "lazy".into();
+    assert!(plant(lazy) > 0, "an example that is not what its schema says");
+    let elsewhere =
+        |doc: &mut Value| doc["components"]["headers"]["Location"]["example"] = "/x".into();
+    assert!(plant(elsewhere) > 0, "the same of a header");
+    let unnamed = |doc: &mut Value| doc["paths"]["/jobs/{job}"]["parameters"] = json!([]);
+    assert!(plant(unnamed) > 0, "a parameter that nobody tells of");
 }
 
 #[test]
@@ -187,14 +187,22 @@ fn reasons_are_those_of_the_page_for_people() {
     assert_eq!(told.all(), page);
     let contract = Contract::of(root, "public.yaml");
     let groups = told.groups();
+    let mut used: BTreeSet<&str> = BTreeSet::new();
     for operation in &contract.operations {
+        for group in items(&operation.value["x-line-reasons"]) {
+            used.insert(group.as_str().expect("a name"));
+        }
         for group in items(&operation.value["x-reasons"]) {
             let group = group.as_str().expect("a name");
             let status = groups.get(group).unwrap_or_else(|| panic!("no group {group}"));
             let responses = &operation.value["responses"];
             assert!(responses.get(status.to_string()).is_some(), "{}: {group}", operation.id);
+            used.insert(group);
         }
     }
+    // Of a method that no operation has, and of copies that nodes send.
+    used.extend(["method", "node-version"]);
+    assert_eq!(groups.keys().copied().collect::<BTreeSet<&str>>(), used);
 }
 
 /// What a block of JSON in a page is: how it begins, and the schema.

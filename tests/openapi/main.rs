@@ -9,8 +9,6 @@ mod callbacks;
 mod contract;
 mod documents;
 mod node;
-#[path = "../cluster/original.rs"]
-#[allow(dead_code)] // Its own suite uses more of it.
 mod original;
 mod public;
 mod public_many;

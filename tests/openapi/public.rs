@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::contract::Contract;
 use super::node::Node;
-use super::original::Original;
+use super::original;
 use super::wire::Ask;
 
 pub const UNKNOWN: &str = "0004d9f548100000-2-0000000000000001";
@@ -138,7 +138,7 @@ pub fn an_original_is_a_member(contract: &Contract) {
     let port = kit::ports::free_port(&["127.0.0.1".parse().expect("an address")]);
     let theirs = kit::ports::free_port(&["127.0.0.2".parse().expect("an address")]);
     let [ours, theirs] = [format!("127.0.0.1:{port}"), format!("127.0.0.2:{theirs}")];
-    let _original = Original::start(theirs.parse().expect("an address"));
+    original::start(theirs.parse().expect("an address"));
     let node = Node::start_at(
         &ours,
         &format!("[cluster]\nlocalhost = {ours:?}\nnodes = [{ours:?}, {theirs:?}]\n"),
