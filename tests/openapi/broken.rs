@@ -47,7 +47,7 @@ fn broken(ask: &Ask, status: u16) -> Vec<u8> {
         413 => Ask { body: ask.body.clone() + &" ".repeat(65_537), ..ask.clone() }.text(),
         414 => whole.replacen(" HTTP/", &format!("?{} HTTP/", "y".repeat(1_024)), 1),
         417 => line("Expect: 200-ok"),
-        431 => line(&"a: b\r\n".repeat(65).trim_end().to_owned()),
+        431 => line("a: b\r\n".repeat(65).trim_end()),
         501 => line("Transfer-Encoding: gzip"),
         503 => unfinished(65_000, 60_000),
         505 => whole.replacen("HTTP/1.1", "HTTP/2.0", 1),
