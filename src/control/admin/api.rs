@@ -485,7 +485,7 @@ mod tests {
         let method = "GET /cluster/reload";
         assert_eq!(
             problem(method),
-            ("urn:chronos:error:method".into(), "Method Not Allowed".into())
+            ("urn:chronos:error:method".into(), NOT_ALLOWED.trim_end().into())
         );
         assert!(asked(method, "*/*").contains("\r\nallow: POST"), "its other headers stay");
         for accept in ["*/*", "application/problem+json;q=0", "application/json"] {
