@@ -45,6 +45,7 @@ const NOT_FOUND: &str = "the admin API has / (the console), /healthz, /readyz, /
      /destinations[/<HOST>], /timers[/count], /timers/<ID>[/<ACTION>], \
      /timers/by-name/<NAME>[/<ACTION>], /jobs[/<ID>], /dead-letters[/<ID>], \
      /statistics/tags[/<TAG>]\n";
+const NOT_ALLOWED: &str = "method not allowed here; the header Allow has those that are\n";
 
 /// What the handlers read.
 #[derive(Clone)]
@@ -194,6 +195,7 @@ fn router(state: AdminState) -> Router {
             "/timers/by-name/{*name}",
             get(one_timer::show_named).delete(one_timer::delete_named).post(one_timer::act_named),
         )
+        .method_not_allowed_fallback(async || (StatusCode::METHOD_NOT_ALLOWED, NOT_ALLOWED))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         // Inside of the guard, so that what it refuses wakes no core.
         .layer(from_fn_with_state(state.clone(), after_refresh))
@@ -491,7 +493,7 @@ mod tests {
         let method = "GET /cluster/reload";
         assert_eq!(
             problem(method),
-            ("urn:chronos:error:method".into(), "Method Not Allowed".into())
+            ("urn:chronos:error:method".into(), NOT_ALLOWED.trim_end().into())
         );
         assert!(asked(method, "*/*").contains("\r\nallow: POST"), "its other headers stay");
         for accept in ["*/*", "application/problem+json;q=0", "application/json"] {
