@@ -155,7 +155,7 @@ impl Model {
         let host = &self.hosts[usize::from(begun.core)][wish.host as usize];
         let Some(unruled_at) = host.ruled_at.filter(|_| !host.is_ruled) else { return Ok(()) };
         let (sequence, due) = (begun.attempt.ticket.sequence, begun.attempt.due.0);
-        let is_untried = begun.attempt.is_first && write.stale_in_a_row == 0;
+        let is_untried = begun.attempt.number == 1 && write.stale_in_a_row == 0;
         let is_next = sequence == write.next && write.pop == Pop::Waiting && is_untried;
         // A core without time may not have come to the pop before.
         let has_waited = is_next && due.max(write.over_at) + WAITED_MS <= unruled_at;
