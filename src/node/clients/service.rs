@@ -252,15 +252,18 @@ impl Service {
             {
                 return Served::Written;
             }
+            (TimerPath::Timer(_) | TimerPath::Named, Method::Delete)
+            | (TimerPath::Named, Method::Get)
+                if let Some(Err(reason)) = caller.addressed =>
+            {
+                return self.settle(Err((400, reason.clone())), persistence, out);
+            }
             (TimerPath::Timer(named), Method::Delete) => Request::Delete(target_of(named)),
             (TimerPath::Timer(named), Method::Get) => Request::Read(target_of(named)),
             (TimerPath::Named, Method::Delete | Method::Get) => match caller.addressed {
-                Some(Err(reason)) => {
-                    return self.settle(Err((400, reason.clone())), persistence, out);
-                }
                 Some(Ok(timer)) if line.method == Method::Get => Request::Read(timer.target()),
                 Some(Ok(timer)) => timer.write(None),
-                None => return self.settle(Err((404, NO_PATH.into())), persistence, out),
+                _ => return self.settle(Err((404, NO_PATH.into())), persistence, out),
             },
             (TimerPath::DeadLetter(named), Method::Get | Method::Delete) => {
                 let is_read = line.method == Method::Get;
