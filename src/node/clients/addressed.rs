@@ -123,15 +123,18 @@ impl Addressed {
         Some(Ok(Self { target, condition: Some(Condition::Once), name: None, action: None }))
     }
 
-    /// The timer.
-    pub fn target(&self) -> Target {
-        self.target
-    }
-
     /// What the timer remembers of how it was named. `body` is the body of the request as it came.
     pub fn identity(&self, body: &[u8]) -> Identity<'_> {
         let once = self.condition == Some(Condition::Once);
         Identity { name: self.name.as_deref(), once: once.then(|| digest_of(body)) }
+    }
+
+    /// What a GET asks of the timer, or a DELETE.
+    pub fn asked(&self, method: Method) -> Request<'static> {
+        match method {
+            Method::Get => Request::Read(self.target),
+            _ => self.write(None),
+        }
     }
 
     /// The write of a timer; without a definition its end.
