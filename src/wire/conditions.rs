@@ -84,6 +84,18 @@ pub fn read_conditions(head: &[u8]) -> Result<Conditions<'_>, ConditionError> {
     }
 }
 
+/// Whether a head that `wire::request_head` has parsed has `If-Match` or `If-None-Match`, whatever
+/// they say. Cost: one pass over the head.
+pub fn has_precondition(head: &[u8]) -> bool {
+    let mut names = head.split(|&byte| byte == b'\n').filter_map(|line| {
+        let colon = line.iter().position(|&byte| byte == b':')?;
+        line.get(..colon)
+    });
+    names.any(|name| {
+        name.eq_ignore_ascii_case(b"if-match") || name.eq_ignore_ascii_case(b"if-none-match")
+    })
+}
+
 /// Appends the entity tag of a version.
 pub fn write_tag(version: u64, out: &mut Vec<u8>) {
     out.push(b'"');
@@ -126,6 +138,21 @@ mod tests {
         assert_eq!(read("Idempotency-Key:  a b:c \r\n"), Ok(key));
         for bytes in [1, KEY_BYTES_MAX] {
             assert!(read(&format!("Idempotency-Key: {}\r\n", "k".repeat(bytes))).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_precondition_is_seen_whatever_it_says() {
+        let has = |headers: &str| {
+            let head =
+                format!("PUT /timers/if-match:1 HTTP/1.1\r\nHost: if-match\r\n{headers}\r\n");
+            has_precondition(head.as_bytes())
+        };
+        for header in ["If-Match: *", "if-none-match:", "IF-MATCH: nonsense"] {
+            assert!(has(&format!("{header}\r\n")), "{header}");
+        }
+        for header in ["", "Idempotency-Key: if-match\r\n", "If-Matches: *\r\n"] {
+            assert!(!has(header), "{header}");
         }
     }
 

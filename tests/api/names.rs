@@ -231,6 +231,31 @@ fn headers_that_say_nothing_clear_are_refused() {
 }
 
 #[test]
+fn a_write_by_an_id_does_not_ignore_a_condition() {
+    let node = Node::shared();
+    let mut client = node.client();
+    let made = put(&mut client, "by-id", &[]);
+    let (tag, path) = (header(&made, "ETag").to_owned(), header(&made, "Location").to_owned());
+    let told = "If-Match, If-None-Match: expected at /timers/by-name/<name>";
+    let present = format!("If-Match: {tag}");
+    for condition in [&*present, "If-Match: *", "If-Match: nonsense", "If-None-Match: *"] {
+        for (method, body) in [("PUT", far_document()), ("DELETE", String::new())] {
+            let answer = send(&mut client, (method, &path), &[condition], &body);
+            answer.assert_refusal(400, told, &format!("{method} {condition}"));
+        }
+    }
+    assert_eq!(header(&get(&mut client, "by-id"), "ETag"), tag, "nothing was written");
+    // Who only reads changes nothing, and an action has its own version to ask for.
+    assert_eq!(send(&mut client, ("GET", &path), &[&present], "").status, 200);
+    let pause = format!("{path}/pause");
+    assert_eq!(send(&mut client, ("POST", &pause), &[&present], "").status, 200);
+    let key = ["Idempotency-Key: a"];
+    assert_eq!(send(&mut client, ("PUT", &path), &key, &far_document()).status, 200);
+    assert_eq!(send(&mut client, ("DELETE", &path), &[], "").status, 200);
+    node.assert_alive("conditions on writes by an id");
+}
+
+#[test]
 fn a_key_makes_one_timer() {
     for shards in [1, 4] {
         let node = Node::start(shards, "");

@@ -79,7 +79,10 @@ fn names_versions_and_keys_hold() {
     let found = node.timer(&["get", "--name", name, "--json"]).json();
     assert_eq!(found["timing"]["time-zone"], "Europe/London", "not named: kept");
     let keyed = [&HOUR[..], &["--idempotency-key", "k"]].concat();
-    assert_eq!(node.create(&keyed), node.create(&keyed));
+    let id = node.create(&keyed);
+    assert_eq!(node.create(&keyed), id);
+    node.timer(&["delete", &id, "--if-match", "*"]).expect(1, "write the timer by its name");
+    node.timer(&["update", &id, "--interval", "2h"]).expect(0, &id[..16]);
     node.timer(&["delete", "--name", name]).expect(0, "");
     node.timer(&["get", "--name", name]).expect(1, "(status 404)");
 }

@@ -108,6 +108,12 @@ pub fn figures(contract: &Contract) {
     }
     let open_metrics = contract.example("metrics", &[]);
     contract.expect(node.admin, &open_metrics.with("Accept: application/openmetrics-text"), 200);
+    let status = contract.example("status", &[]);
+    for all in ["all", "all=true"] {
+        let told = contract.expect(node.admin, &query(&status, all), 200).json();
+        assert!(told["per_core"].is_array(), "{told}");
+    }
+    contract.refused(node.admin, &query(&status, "every"), 400);
     for operation in ["allTags", "oneTag"] {
         let ask = contract.example(operation, &[]);
         contract.expect(bare.admin, &query(&ask, "scope=cluster"), 200);
@@ -150,6 +156,12 @@ pub fn cluster(contract: &Contract) {
     node.write_config("[limits]\nno_such_key = 1\n");
     contract.refused(to, &of("reload"), 409);
     contract.expect(to, &of("cluster"), 200);
+    let port = kit::ports::free_port(&["127.0.0.2".parse().expect("an address")]);
+    let own = format!("127.0.0.2:{port}");
+    let fixed = Node::start_in(&[("CHRONOS_CLUSTER_NODES", &own)], &own, "");
+    let told = contract.expect(fixed.admin, &of("cluster"), 200).json();
+    assert!(told["membership_fixed"].is_string(), "{told}");
+    contract.refused(fixed.admin, &change, 409);
 }
 
 pub fn destinations(contract: &Contract) {
@@ -250,6 +262,12 @@ pub fn letters_and_jobs(contract: &Contract) {
             (contract.ask(to, &letter("getDeadLetter", id)).status == 200).then_some(())
         });
     }
+    let host = contract.example("getDestination", &[("destination", "127.0.0.1:9")]);
+    until("a destination that fails", PATIENCE, || {
+        let told = contract.expect(to, &host, 200).json();
+        told["failing"].is_object().then_some(())
+    });
+    contract.expect(to, &of("listDestinations"), 200);
     contract.expect(to, &of("listDeadLetters"), 200);
     contract.expect(to, &letter("replayDeadLetter", &ids[0]), 200);
     contract.expect(to, &letter("deleteDeadLetter", &ids[1]), 200);

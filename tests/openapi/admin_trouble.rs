@@ -77,7 +77,19 @@ pub fn a_member_that_hangs(contract: &Contract) {
         let told = contract.expect(to, &members, 200).json();
         (told["members"][1]["liveness"] == "alive").then_some(())
     });
+    // Their admin addresses are not configured.
+    for operation in ["allTags", "oneTag"] {
+        let ask = contract.example(operation, &[]);
+        contract.refused(to, &query(&ask, "scope=cluster"), 501);
+    }
+    let document = &super::public::documents()[0];
+    (0..100).for_each(|_| drop(super::admin::create(&node, document)));
     other.signal("STOP");
+    contract.expect(to, &contract.example("resync", &[]), 200);
+    until("work that goes on", PATIENCE, || {
+        let told = contract.expect(to, &contract.example("overview", &[]), 200).json();
+        told["work"].as_array().is_some_and(|works| !works.is_empty()).then_some(())
+    });
     let problem = "Accept: application/problem+json";
     let places = [
         ("countTimers", ["countTimers", "listJobs", "getJob", "stopJob"].as_slice()),

@@ -48,6 +48,8 @@ fn clients_get_what_the_contract_says_and_the_contract_says_what_they_get() {
             broken::tokens,
             broken::paths,
             public::one_timer,
+            public::warnings,
+            public::heads,
             public::names,
             public::keys_and_hosts,
             public::an_original_is_a_member,

@@ -41,6 +41,11 @@ impl Node {
 
     /// Starts a node at this address.
     pub fn start_at(address: &str, config: &str) -> Node {
+        Node::start_in(&[], address, config)
+    }
+
+    /// Starts a node with these variables besides.
+    pub fn start_in(variables: &[(&str, &str)], address: &str, config: &str) -> Node {
         let mut file = NamedTempFile::new().expect("a temporary file");
         file.write_all(config.as_bytes()).expect("written");
         let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
@@ -49,6 +54,7 @@ impl Node {
             let is_given = config.contains("idle_timeout_ms") && *value == PATIENT[0].1;
             !is_given
         }));
+        command.envs(variables.iter().copied());
         let mut process = command
             .args(["--listen", address, "--admin", "127.0.0.1:0", "--no-pin", "--shards", "1"])
             .args(["--log-format", "json", "--config"])

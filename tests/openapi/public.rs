@@ -4,8 +4,9 @@ use kit::until::{PATIENCE, until};
 use serde_json::{Value, json};
 
 use super::contract::Contract;
-use super::node::Node;
+use super::node::{Node, Tokens};
 use super::original;
+use super::public_many::query;
 use super::wire::Ask;
 
 pub const UNKNOWN: &str = "0004d9f548100000-2-0000000000000001";
@@ -70,11 +71,63 @@ pub fn one_timer(contract: &Contract) {
     contract.refused(to, &act("resume", &id).with("If-None-Match: *"), 400);
     contract.expect(to, &act("resume", &id), 200);
     contract.expect(to, &act("run-now", &id), 200);
+    for operation in ["putTimer", "deleteTimer"] {
+        for condition in ["If-Match: *", "If-None-Match: *"] {
+            contract.refused(to, &of(operation, &id).with(condition), 400);
+        }
+    }
     contract.expect(to, &of("deleteTimer", &id), 200);
     for operation in ["getTimer", "putTimer", "deleteTimer", "actOnTimer"] {
         contract.refused(to, &of(operation, "none"), 404);
     }
     contract.expect(to, &contract.example("ping", &[]), 200);
+}
+
+/// Documents that are taken with a warning, and refused by who is strict.
+pub fn warnings(contract: &Contract) {
+    let to = &Node::start("");
+    let to = to.address;
+    let [bulk, post] = ["createTimers", "createTimer"].map(|of| contract.example(of, &[]));
+    let unknown = post.body.replace("repeat-for", "repeat_for");
+    let never = post.body.replace("600", "1");
+    for document in [unknown, never] {
+        assert_ne!(document, post.body);
+        for operation in ["createTimer", "putTimer", "putNamedTimer"] {
+            let ask = contract.example(operation, &[]).body(&document);
+            let answer = contract.expect(to, &ask, 200);
+            assert!(answer.header("Chronos-Warning").is_some(), "{operation}: {answer:?}");
+            contract.expect(to, &query(&ask, "strict=false"), 200);
+            for strict in ["strict", "strict=true"] {
+                contract.refused(to, &query(&ask, strict), 400);
+            }
+        }
+        let bulk = bulk.clone().body(&document);
+        let taken = contract.expect(to, &bulk, 200).json();
+        assert!(taken["warning"].is_string(), "{taken}");
+        let refused = contract.expect(to, &query(&bulk, "strict=true"), 200).json();
+        assert_eq!(refused["status"], 400, "{refused}");
+    }
+}
+
+/// What GET answers HEAD answers, without the body.
+pub fn heads(contract: &Contract) {
+    let tokens = Tokens::make();
+    let node = Node::start(&tokens.config());
+    let to = node.address;
+    let named = contract.example("putNamedTimer", &[]).with(&tokens.client);
+    let made = contract.expect(to, &named, 200);
+    let id = id_of(&made.location());
+    for operation in contract.operations.iter().filter(|one| one.method == "get") {
+        let get = contract.example(&operation.id, &[("id", &id)]).with(&tokens.reader);
+        let head = Ask { method: "HEAD".into(), ..get.clone() };
+        let [get, head] = [get, head].map(|ask| {
+            let answer = contract.ask(to, &ask);
+            // How long ago something was takes more digits from time to time.
+            let names = answer.headers.into_iter().map(|(name, _)| name);
+            (answer.status, names.collect::<Vec<String>>())
+        });
+        assert_eq!(get, head, "{}", operation.id);
+    }
 }
 
 pub fn names(contract: &Contract) {
@@ -119,6 +172,9 @@ pub fn keys_and_hosts(contract: &Contract) {
     let other = create.body.replace("any text", "other text");
     contract.refused(to, &keyed.clone().body(&other), 422);
     contract.refused(to, &create.clone().with("Idempotency-Key: "), 400);
+    for condition in ["If-Match: *", "If-None-Match: *"] {
+        contract.refused(to, &create.clone().with(condition), 400);
+    }
     let denied = create.body.replace("10.0.0.1", "10.66.0.1");
     let long = create.body.replace("any text", &"x".repeat(300_000));
     for operation in ["createTimer", "putTimer", "putNamedTimer"] {

@@ -185,8 +185,10 @@ fn update(service: &Service, flags: &UpdateFlags) -> Result<Ending, NotDone> {
             return Err(NotDone::Usage("expected a flag that says what to change".into()));
         }
         let found = send(service, ("GET", &path), &[], &[])?;
-        // Who writes meanwhile is not overwritten, where the timer has a version.
-        if let (true, Some(version)) = (headers.is_empty(), found.version) {
+        // Who writes meanwhile is not overwritten, where the timer has a name: writes by an id take
+        // no condition.
+        let has_name = flags.target.name.is_some();
+        if let (true, true, Some(version)) = (has_name, headers.is_empty(), found.version) {
             headers.push(("If-Match", version));
         }
         base = writable(found.document);

@@ -18,7 +18,7 @@ pub(super) struct TargetFlags {
     #[arg(long)]
     pub(super) name: Option<String>,
 
-    /// Only if this is its version, as get shows it
+    /// Only if this is its version, as get shows it; update and delete need --name for this
     #[arg(long, value_name = "VERSION")]
     if_match: Option<String>,
 }

@@ -360,7 +360,8 @@ async fn tags_answer(
     (uri, headers): (&Uri, &HeaderMap),
 ) -> Response {
     let token = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    match state.tags.document(tag, uri.query().unwrap_or(""), token).await {
+    let others = state.view.cluster.other_members();
+    match state.tags.document(tag, (uri.query().unwrap_or(""), others), token).await {
         Ok(document) => {
             ([(CONTENT_TYPE, "application/json")], format!("{document:#}\n")).into_response()
         }

@@ -167,6 +167,13 @@ impl ClusterDesk {
         state.view.name_of(state.view.own()).to_owned()
     }
 
+    /// Returns how many other members hold timers: those that stay, join and leave.
+    pub(crate) fn other_members(&self) -> usize {
+        let view = Arc::clone(&self.state().view);
+        let members = view.new_nodes().union(view.old_nodes());
+        members.iter().filter(|peer| *peer != view.own()).count()
+    }
+
     /// Renders which nodes are to hold a timer, in the order of their ranks, and whether they live.
     pub(crate) fn replicas(&self, meters: &[CoreMeters], id: TimerId, factor: u8) -> Value {
         let view = Arc::clone(&self.state().view);

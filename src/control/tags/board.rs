@@ -76,13 +76,14 @@ impl TagBoard {
     }
 
     /// Returns the JSON document for a request: of one tag or of all tags, of this node or, with
-    /// `scope=cluster`, of all members that answer. Errors: 400 for another scope, 501 when the
-    /// members are not configured. `token` is the header `Authorization` of whoever asks; members
-    /// over TLS are shown it.
+    /// `scope=cluster`, of all members that answer. `others` is how many other members there are.
+    /// Errors: 400 for another scope, 501 when the addresses of fewer members are known: the sum
+    /// would lack members without a word. `token` is the header `Authorization` of whoever asks;
+    /// members over TLS are shown it.
     pub(crate) async fn document(
         &self,
         tag: Option<&str>,
-        query: &str,
+        (query, others): (&str, usize),
         token: Option<&str>,
     ) -> Result<Value, Unanswered> {
         let scope = query.split('&').find_map(|pair| pair.strip_prefix("scope="));
@@ -91,7 +92,8 @@ impl TagBoard {
         match scope.unwrap_or("node") {
             "node" => {}
             "cluster" => {
-                let members = self.members().ok_or_else(no_members)?;
+                let members = self.members().filter(|known| known.addresses.len() >= others);
+                let members = members.ok_or_else(no_members)?;
                 for (address, answer) in ask(members, token).await {
                     match answer {
                         Ok(other) => {
@@ -138,8 +140,8 @@ impl TagBoard {
 }
 
 fn no_members() -> Unanswered {
-    let reason = "the admin addresses of the other members are not configured: ask each of them \
-                  for its own /statistics/tags";
+    let reason = "not all admin addresses of the other members are known: set \
+                  cluster.admin_addresses, or ask each member for its own /statistics/tags";
     (StatusCode::NOT_IMPLEMENTED, reason.to_owned())
 }
 
@@ -209,7 +211,7 @@ mod tests {
     #[test]
     fn a_cluster_is_the_sum_of_those_that_answer() {
         run(async {
-            let other = board(4).document(None, "scope=node", None).await.expect("its own");
+            let other = board(4).document(None, ("scope=node", 3), None).await.expect("its own");
             let good = member(format!("HTTP/1.1 200 OK\r\nx: y\r\n\r\n{other}"));
             let bad = member("HTTP/1.1 503 No\r\n\r\n".to_owned());
             let none = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -218,12 +220,33 @@ mod tests {
             let board = board(3);
             let addresses = [good, bad, gone].map(|address| address.to_string()).into();
             board.set_members(Members { addresses, ..Members::default() });
-            let all = board.document(Some("CALL"), "a=b&scope=cluster", None).await.expect("a sum");
+            let asked = |others| board.document(Some("CALL"), ("a=b&scope=cluster", others), None);
+            let all = asked(3).await.expect("a sum");
             assert_eq!((&all["current"], &all["nodes"]), (&7.into(), &2.into()), "{all}");
             let unreachable = all["unreachable"].as_array().expect("a list");
             assert_eq!(unreachable.len(), 2, "{all}");
             assert!(unreachable.iter().any(|u| u.to_string().contains("(status 503)")));
         });
+    }
+
+    #[test]
+    fn no_sum_is_told_that_lacks_members_of_which_no_address_is_known() {
+        let told = |addresses: Option<&[&str]>, others| {
+            let board = board(3);
+            if let Some(addresses) = addresses {
+                let addresses = addresses.iter().map(|&address| address.to_owned()).collect();
+                board.set_members(Members { addresses, ..Members::default() });
+            }
+            let asked = run(board.document(None, ("scope=cluster", others), None));
+            asked.map(|all| all["nodes"].clone()).map_err(|refused| refused.0)
+        };
+        assert_eq!(told(Some(&[]), 0), Ok(1.into()));
+        for (addresses, others) in
+            [(None, 0), (Some(&[][..]), 1), (Some(&["127.0.0.1:1"]), 2), (None, 1)]
+        {
+            let refused = Err(StatusCode::NOT_IMPLEMENTED);
+            assert_eq!(told(addresses, others), refused, "{addresses:?}, {others} others");
+        }
     }
 
     #[test]

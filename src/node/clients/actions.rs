@@ -5,7 +5,7 @@ use crate::shard::effects::Requester;
 use crate::wire::request_head::Method;
 
 use crate::core::Core;
-use crate::node::clients::answers::write_not_allowed;
+use crate::node::clients::answers::{Persistence, write_not_allowed};
 use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::service::{Caller, NO_PATH, Served, Service};
 
@@ -28,9 +28,7 @@ impl Service {
         }
         let timer = match caller.addressed {
             Some(Ok(timer)) => timer,
-            Some(Err(reason)) => {
-                return self.settle(Err((400, reason.clone())), persistence, out);
-            }
+            Some(Err(reason)) => return self.refuse(reason, persistence, out),
             None => return self.settle(Err((404, NO_PATH.into())), persistence, out),
         };
         if let Some(quota) = caller.quota
@@ -40,5 +38,16 @@ impl Service {
         }
         core.request(now, from, timer.write(None));
         Served::Later
+    }
+
+    /// Refuses a request whose head names no timer, or asks for what does not go.
+    #[cold]
+    pub(super) fn refuse(
+        &mut self,
+        reason: &str,
+        persistence: Persistence,
+        out: &mut Vec<u8>,
+    ) -> Served {
+        self.settle(Err((400, reason.to_owned())), persistence, out)
     }
 }

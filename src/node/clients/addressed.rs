@@ -5,7 +5,7 @@ use crate::shard::effects::{Condition, Conditional, Request, Target};
 use crate::timer::definition::Definition;
 use crate::timer::naming::{Identity, digest_of, id_of_key, id_of_name};
 use crate::timer::version::Version;
-use crate::wire::conditions::{Conditions, Precondition, read_conditions};
+use crate::wire::conditions::{Conditions, Precondition, has_precondition, read_conditions};
 use crate::wire::request_head::{Method, RequestHead};
 use crate::wire::timer_action::TimerAction;
 use crate::wire::timer_name::{before_action, name_in};
@@ -16,6 +16,8 @@ use crate::node::clients::request_line::RequestLine;
 const ABSENT_DELETE: &str = "If-None-Match: expected with PUT, got it with DELETE";
 const MATCH_CREATE: &str = "If-Match: expected with PUT, DELETE or an action, got it with a create";
 const ABSENT_ACTION: &str = "If-None-Match: expected with PUT, got it with POST";
+const BY_ID: &str = "If-Match, If-None-Match: expected at /timers/by-name/<name>, got one of them \
+                     at /timers/<id>: write the timer by its name, or leave the header out";
 
 /// Most characters of a path that are told.
 const SHOWN_CHARS_MAX: usize = 48;
@@ -59,6 +61,9 @@ impl Addressed {
                     let target = target_of(id_of_name(&name));
                     Ok(Self { target, name: Some(name.into()), ..Self::acted(bytes, action)? })
                 })))
+            }
+            TimerPath::Timer(_) if head.has_conditions => {
+                by_id(line.method, bytes).map(|told| Box::new(Err(told)))
             }
             TimerPath::Unknown => no_id(line.method, head.path).map(|told| Box::new(Err(told))),
             _ => None,
@@ -118,15 +123,18 @@ impl Addressed {
         Some(Ok(Self { target, condition: Some(Condition::Once), name: None, action: None }))
     }
 
-    /// The timer.
-    pub fn target(&self) -> Target {
-        self.target
-    }
-
     /// What the timer remembers of how it was named. `body` is the body of the request as it came.
     pub fn identity(&self, body: &[u8]) -> Identity<'_> {
         let once = self.condition == Some(Condition::Once);
         Identity { name: self.name.as_deref(), once: once.then(|| digest_of(body)) }
+    }
+
+    /// What a GET asks of the timer, or a DELETE.
+    pub fn asked(&self, method: Method) -> Request<'static> {
+        match method {
+            Method::Get => Request::Read(self.target),
+            _ => self.write(None),
+        }
     }
 
     /// The write of a timer; without a definition its end.
@@ -146,6 +154,14 @@ impl Addressed {
             (None, None) => Request::Delete(target),
         }
     }
+}
+
+/// Why a write by an id is refused: it is made whatever the timer is, and the client asks that it
+/// is not.
+#[cold]
+fn by_id(method: Method, head: &[u8]) -> Option<String> {
+    let is_write = matches!(method, Method::Put | Method::Delete);
+    (is_write && has_precondition(head)).then(|| BY_ID.to_owned())
 }
 
 /// Why a path below `/timers/` names no timer, and what would.

@@ -1,8 +1,10 @@
 //! Whether callbacks may go where a timer wants them to: to its URI, and to those for dead letters
-//! and reports.
+//! and reports. And what a request asks of a dead letter.
 
 use crate::timer::definition::{Content, Definition, has_attributes};
 use crate::wire::callback_uri::parse_told_uri;
+use crate::wire::dead_letter::LetterUse;
+use crate::wire::request_head::Method;
 
 use crate::node::callbacks::policy::{Denial, Destinations};
 
@@ -39,4 +41,12 @@ fn judge_further<'a>(
         judged.map_err(|denial| (member, uri.authority, denial))?;
     }
     Ok(())
+}
+
+/// What a GET asks of a dead letter, or a DELETE.
+pub(super) fn letter_use(method: Method) -> LetterUse {
+    match method {
+        Method::Get => LetterUse::Show,
+        _ => LetterUse::Delete,
+    }
 }

@@ -37,7 +37,7 @@ use crate::node::clients::answers::{
 };
 use crate::node::clients::bulk::LineBudget;
 use crate::node::clients::head_memory::HeadMemory;
-use crate::node::clients::letters::judge_hosts;
+use crate::node::clients::letters::{judge_hosts, letter_use};
 use crate::node::clients::refusals::{denied, refusal_of, too_long, whole_content};
 use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::tokens::Tokens;
@@ -252,20 +252,19 @@ impl Service {
             {
                 return Served::Written;
             }
+            (TimerPath::Timer(_) | TimerPath::Named, Method::Delete)
+            | (TimerPath::Named, Method::Get)
+                if let Some(timer) = caller.addressed =>
+            {
+                match timer {
+                    Ok(timer) => timer.asked(line.method),
+                    Err(reason) => return self.refuse(reason, persistence, out),
+                }
+            }
             (TimerPath::Timer(named), Method::Delete) => Request::Delete(target_of(named)),
             (TimerPath::Timer(named), Method::Get) => Request::Read(target_of(named)),
-            (TimerPath::Named, Method::Delete | Method::Get) => match caller.addressed {
-                Some(Err(reason)) => {
-                    return self.settle(Err((400, reason.clone())), persistence, out);
-                }
-                Some(Ok(timer)) if line.method == Method::Get => Request::Read(timer.target()),
-                Some(Ok(timer)) => timer.write(None),
-                None => return self.settle(Err((404, NO_PATH.into())), persistence, out),
-            },
             (TimerPath::DeadLetter(named), Method::Get | Method::Delete) => {
-                let is_read = line.method == Method::Get;
-                let wanted = if is_read { LetterUse::Show } else { LetterUse::Delete };
-                Request::Letter(target_of(named), wanted, None)
+                Request::Letter(target_of(named), letter_use(line.method), None)
             }
             (TimerPath::Replay(named), Method::Post) => {
                 Request::Letter(target_of(named), LetterUse::Replay, None)
@@ -412,7 +411,7 @@ impl Service {
         };
         let addressed = match caller.addressed.map(Result::as_ref).transpose() {
             Ok(addressed) => addressed,
-            Err(reason) => return self.settle(Err((400, reason.clone())), line.persistence, out),
+            Err(reason) => return self.refuse(reason, line.persistence, out),
         };
         let identity = addressed.map_or_else(Identity::default, |timer| timer.identity(body));
         let body_bytes = body.len();
