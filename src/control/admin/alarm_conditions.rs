@@ -147,8 +147,9 @@ pub(super) const CONDITIONS: [Condition; 26] = [
         figure: |core| core.pops_given_up.get(),
         what: "Pops are given up: no attempt succeeded in time.",
         effect: "Clients do not get these pops. Timers with a retry policy leave dead letters.",
-        remedy: "Search for timers in the state backing-off: their callbacks name the host that \
-                 fails. Repair it; raise callbacks.give_up_ms if outages last longer.",
+        remedy: "GET /destinations names the hosts that fail, the log the first pop of each. \
+                 Repair them, then replay dead letters (chronos dead-letters replay); raise \
+                 callbacks.give_up_ms if outages last longer.",
     },
     Condition {
         name: "oldest-overdue",
