@@ -9,13 +9,17 @@ use crate::cli::service::{Door, Service};
 use crate::cli::shown::clean;
 use crate::control::http_client::HttpRequest;
 
+/// What to do about a node that does not tell its state.
+const REMEDY: &str = "see whether the node runs and what its log says, and whether --admin, --ca and the token are \
+                      those of its admin API";
+
 /// Asks a node, and whether each member answers.
 pub(super) fn checks(client: &AdminClient, admin: &str) -> Vec<Check> {
     let service = Service::of_operators(client, admin);
     let what = format!("node {}", clean(admin));
     let status = match service.ask(Door::Operators, HttpRequest::bare("GET", "/status")) {
         Ok(reply) => reply.document,
-        Err(error) => return vec![Check::fail(what, error.to_string(), "see above")],
+        Err(error) => return vec![Check::fail(what, error.to_string(), REMEDY)],
     };
     let state = status["state"].as_str().unwrap_or("unknown");
     let told = format!("{}, version {}", clean(state), clean(text(&status["version"])));

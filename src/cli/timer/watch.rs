@@ -109,6 +109,9 @@ fn line(document: &Value, seen: &Seen, is_json: bool) -> String {
     }
     let due = match (&document["timing"]["next-at"], due_ms) {
         (Value::String(at), _) => format!(", next at {}", clean(at)),
+        (_, Some(ms)) if !seen.is_paused && ms < 0 => {
+            format!(", overdue for {:.3} s", ms.unsigned_abs() as f64 / 1e3)
+        }
         (_, Some(ms)) if !seen.is_paused => format!(", next in {:.3} s", ms as f64 / 1e3),
         _ => match &document["timing"]["at"] {
             Value::String(at) => format!(", at {}", clean(at)),
@@ -163,5 +166,7 @@ mod tests {
         assert_eq!(next_due_ms(&json!({ "timing": { "at": "x" } }), 0), None);
         let seen = Seen { pops: 1.into(), is_paused: false, version: None };
         assert_eq!(line(&document, &seen, false), "waits, 1 pops done, next in 0.944 s\n");
+        let seen = Seen { pops: 0.into(), is_paused: false, version: None };
+        assert_eq!(line(&document, &seen, false), "waits, 0 pops done, overdue for 0.556 s\n");
     }
 }
