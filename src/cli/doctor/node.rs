@@ -10,8 +10,8 @@ use crate::cli::shown::clean;
 use crate::control::http_client::HttpRequest;
 
 /// What to do about a node that does not tell its state.
-const REMEDY: &str = "see whether the node runs and what its log says, and whether --admin, --ca and the token are \
-                      those of its admin API";
+const REMEDY: &str = "see whether the node runs, what its log says, and whether --admin, --ca and \
+                      the token are those of its admin API";
 
 /// Asks a node, and whether each member answers.
 pub(super) fn checks(client: &AdminClient, admin: &str) -> Vec<Check> {
