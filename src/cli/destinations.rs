@@ -68,7 +68,7 @@ enum DestinationsCommand {
         max_in_flight: Option<u64>,
 
         /// Most attempts a second
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", value_parser = rate)]
         rate_per_second: Option<f64>,
 
         /// Begin no attempt
@@ -81,6 +81,13 @@ enum DestinationsCommand {
     Resume(Named),
     /// Take the order back: what is configured holds
     Reset(Named),
+}
+
+/// Reads attempts a second. Numbers that are not finite are null in JSON, and null takes the limit
+/// away.
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse::<f64>().ok().filter(|rate| (0.001..=1e6).contains(rate));
+    rate.ok_or_else(|| "expected 0.001 to 1000000 attempts a second".into())
 }
 
 #[derive(Debug, Args)]
@@ -290,6 +297,17 @@ fn text_of(known: &[Value]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rate_is_a_number_that_a_rule_can_have() {
+        for bad in ["nan", "NaN", "inf", "-inf", "infinity", "1e400", "0", "-1", "1000001", "x", ""]
+        {
+            assert!(rate(bad).is_err(), "{bad}");
+        }
+        for (good, value) in [("0.001", 0.001), ("100", 100.0), ("1e6", 1e6)] {
+            assert_eq!(rate(good), Ok(value));
+        }
+    }
 
     #[test]
     fn members_are_summed_up_and_the_worst_breaker_is_shown() {

@@ -36,7 +36,7 @@ pub(crate) fn change(
     survey.forget_strangers(&procedure.nodes);
     refuse_living(&survey, dead)?;
     // A node that has left and was stopped does not answer, and is reported here as missing.
-    survey.refuse_missing()?;
+    survey.refuse_missing(dead)?;
     let reports: Vec<(String, Lists)> =
         survey.reports.values().map(|report| (report.name.clone(), report.lists.clone())).collect();
     let plan = match procedure.decide(&reports)? {

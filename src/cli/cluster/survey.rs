@@ -140,14 +140,16 @@ impl Survey {
         strangers
     }
 
-    /// Returns an error if a member has not answered.
-    pub(super) fn refuse_missing(&self) -> Result<(), String> {
+    /// Returns an error if a member has not answered that is not in `dead`. The command in the
+    /// error names these too: to leave one after the other, each would wait for the other.
+    pub(super) fn refuse_missing(&self, dead: &[String]) -> Result<(), String> {
         if self.missing.is_empty() {
             return Ok(());
         }
         let told: Vec<_> =
             self.missing.iter().map(|(name, why)| format!("{name} ({why})")).collect();
-        let names: Vec<_> = self.missing.keys().map(String::as_str).collect();
+        let names = dead.iter().chain(self.missing.keys()).map(String::as_str);
+        let names: Vec<_> = names.collect();
         Err(format!(
             "not all nodes answer: {}. Start them; or say where their admin APIs are with further \
              --admin, or [cluster] admin_addresses; or, if they will never run again, first \
@@ -228,6 +230,15 @@ mod tests {
         }
         context.admin = vec!["https://10.0.0.1:7255/".into()];
         assert_eq!(context.guess("[fd00::2]:7253").as_deref(), Some("https://[fd00::2]:7255"));
+    }
+
+    #[test]
+    fn one_command_names_all_nodes_that_are_dead() {
+        let missing = [("c".to_owned(), "tried c".to_owned())].into();
+        let survey = Survey { reports: BTreeMap::new(), missing, given: Vec::new() };
+        let told = |dead: &[String]| survey.refuse_missing(dead).expect_err("c is missing");
+        assert!(told(&["b".to_owned()]).ends_with("leave --dead b c"));
+        assert!(told(&[]).ends_with("leave --dead c"));
     }
 
     fn report(name: &str, nodes: &[&str]) -> (String, NodeReport) {

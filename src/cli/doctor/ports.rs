@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
 
 use super::check::Check;
 use crate::cli::shown::clean;
@@ -41,7 +41,7 @@ fn look(key: &str, address: SocketAddr) -> Check {
         Err(error) => error,
     };
     match error.kind() {
-        ErrorKind::AddrInUse => taken(what, key, address.port()),
+        ErrorKind::AddrInUse => taken(what, key, address),
         ErrorKind::AddrNotAvailable => Check::fail(
             what,
             "this machine has no such address",
@@ -56,8 +56,9 @@ fn look(key: &str, address: SocketAddr) -> Check {
     }
 }
 
-fn taken(what: String, key: &str, port: u16) -> Check {
-    match owner(port) {
+fn taken(what: String, key: &str, address: SocketAddr) -> Check {
+    let port = address.port();
+    match owner(address) {
         Some((pid, name)) if name == "chronos" => {
             Check::ok(what, format!("a node listens there already (process {pid})"))
         }
@@ -74,11 +75,11 @@ fn taken(what: String, key: &str, port: u16) -> Check {
     }
 }
 
-/// The process that listens at a port: its number and name.
-fn owner(port: u16) -> Option<(u32, String)> {
+/// The process that listens at an address, or at all addresses: its number and name.
+fn owner(address: SocketAddr) -> Option<(u32, String)> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"];
     let texts = tables.iter().filter_map(|path| fs::read_to_string(path).ok());
-    let inodes: Vec<String> = texts.flat_map(|text| listening_at(&text, port)).collect();
+    let inodes: Vec<String> = texts.flat_map(|text| listening_at(&text, address)).collect();
     let wanted: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
     for process in fs::read_dir("/proc").ok()?.flatten() {
         let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -94,15 +95,35 @@ fn owner(port: u16) -> Option<(u32, String)> {
     None
 }
 
-/// The inodes of the sockets in /proc/net/tcp that listen at this port.
-fn listening_at(table: &str, port: u16) -> Vec<String> {
+/// The inodes of the sockets in /proc/net/tcp that keep others from listening at this address.
+fn listening_at(table: &str, address: SocketAddr) -> Vec<String> {
+    let wanted = address.ip().to_canonical();
     let inode = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let (_, hex) = fields.get(1)?.rsplit_once(':')?;
-        let is_it = u16::from_str_radix(hex, 16) == Ok(port) && fields.get(3) == Some(&LISTENING);
+        let (ip, port) = fields.get(1)?.rsplit_once(':')?;
+        let ip = ip_of(ip)?;
+        let is_port = u16::from_str_radix(port, 16) == Ok(address.port());
+        let is_ip = ip == wanted || ip.is_unspecified() || wanted.is_unspecified();
+        let is_it = is_port && is_ip && fields.get(3) == Some(&LISTENING);
         fields.get(9).filter(|_| is_it).map(|inode| (*inode).to_owned())
     };
     table.lines().skip(1).filter_map(inode).collect()
+}
+
+/// Reads an address of /proc/net/tcp: words of 32 bits in the machine's order of bytes.
+fn ip_of(hex: &str) -> Option<IpAddr> {
+    let word = |at: usize| {
+        let word = u32::from_str_radix(hex.get(at * 8..at * 8 + 8)?, 16).ok()?;
+        Some(word.to_ne_bytes())
+    };
+    if hex.len() == 8 {
+        return word(0).map(IpAddr::from);
+    }
+    let mut bytes = [0; 16];
+    for (at, chunk) in bytes.chunks_mut(4).enumerate() {
+        chunk.copy_from_slice(&word(at)?);
+    }
+    (hex.len() == 32).then(|| IpAddr::from(Ipv6Addr::from(bytes)).to_canonical())
 }
 
 #[cfg(test)]
@@ -114,7 +135,7 @@ mod tests {
     fn who_listens_is_found() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound");
-        assert_eq!(owner(address.port()).map(|(pid, _)| pid), Some(std::process::id()));
+        assert_eq!(owner(address).map(|(pid, _)| pid), Some(std::process::id()));
         let check = look("[node] listen", address);
         assert_eq!(check.verdict, Verdict::Fail, "{check:?}");
         drop(listener);
@@ -127,8 +148,21 @@ mod tests {
     fn lines_of_the_kernel_are_read() {
         let table = "sl local_address rem_address st queues tr retrnsmt uid timeout inode\n\
                      0: 0100007F:1C55 00000000:0000 0A 0:0 00:0 0 0 0 123 1\n\
-                     1: 0100007F:1C55 00000000:0000 01 0:0 00:0 0 0 0 124 1\nnonsense\n";
-        assert_eq!(listening_at(table, 0x1c55), ["123"]);
-        assert_eq!(listening_at(table, 1), [""; 0]);
+                     1: 0100007F:1C55 00000000:0000 01 0:0 00:0 0 0 0 124 1\n\
+                     2: 0200007F:1C55 00000000:0000 0A 0:0 00:0 0 0 0 125 1\n\
+                     3: 00000000:1C56 00000000:0000 0A 0:0 00:0 0 0 0 126 1\nnonsense\n";
+        let six = "sl local_address remote_address st queues tr retrnsmt uid timeout inode\n\
+                   0: 00000000000000000000000001000000:1C55 0:0 0A 0:0 00:0 0 0 0 127 1\n\
+                   1: 0000000000000000FFFF00000100007F:1C57 0:0 0A 0:0 00:0 0 0 0 128 1\n";
+        let at =
+            |table: &str, address: &str| listening_at(table, address.parse().expect("an address"));
+        assert_eq!(at(table, "127.0.0.1:7253"), ["123"]);
+        assert_eq!(at(table, "127.0.0.2:7253"), ["125"]);
+        assert_eq!(at(table, "127.0.0.3:7253"), [""; 0], "the port of others");
+        assert_eq!(at(table, "0.0.0.0:7253"), ["123", "125"]);
+        assert_eq!(at(table, "127.0.0.3:7254"), ["126"], "it holds all addresses");
+        assert_eq!(at(table, "127.0.0.1:1"), [""; 0]);
+        assert_eq!(at(six, "[::1]:7253"), ["127"]);
+        assert_eq!(at(six, "127.0.0.1:7255"), ["128"]);
     }
 }

@@ -210,6 +210,11 @@ fn delete(service: &Service, flags: &DeleteFlags) -> Result<Ending, NotDone> {
             let reply = send(service, ("DELETE", &path), &headers, &[])?;
             Ok(written("deleted", &reply, |id| format!("{id} is not there any more\n")))
         }
+        (Err(_), true) if !flags.target.headers().is_empty() => {
+            let told = "--if-match: expected with --name, got it with filters: a job deletes \
+                        timers of any version";
+            Err(NotDone::Usage(told.into()))
+        }
         (Err(_), true) => list::delete(service, &flags.filter),
         (Err(_), false) => {
             let told = "expected the ID of a timer, --name NAME, or filters such as --tag";
