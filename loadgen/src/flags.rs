@@ -87,8 +87,15 @@ pub struct ScenarioFlags {
     /// Milliseconds over which the due times are spread
     #[arg(long, value_name = "MS", value_parser = count(0, 3_600_000), help_heading = "Timers")]
     pub spread_ms: u32,
-    /// The token that requests show, where the node wants one
-    #[arg(long, value_name = "TOKEN", help_heading = "Load")]
+    /// The token that requests show, where the node wants one. Other users of the machine see the
+    /// flag, and not the variable
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        env = "CHRONOS_TOKEN",
+        hide_env_values = true,
+        help_heading = "Load"
+    )]
     pub token: Option<String>,
     /// At the end delete the timers that are left: all whose callbacks go where those of this run
     /// went

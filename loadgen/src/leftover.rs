@@ -16,6 +16,8 @@ use crate::report::{Left, Report, grouped};
 
 /// The port of the admin API where nothing else is said.
 const ADMIN_PORT: u16 = 7254;
+/// The port of clients where nothing else is said.
+const PORT: u16 = 7253;
 /// How long the node may take for an answer.
 const ANSWER: Duration = Duration::from_secs(10);
 /// How long a job may delete nothing before nobody waits for it any more.
@@ -68,16 +70,29 @@ pub fn tell(report: &mut Report, flags: &ScenarioFlags, timers: u64, whose: Sock
     report.left = Some(left);
 }
 
-/// The command that deletes them.
-fn command_text(flags: &ScenarioFlags, host: &str) -> String {
+/// The command that deletes them. Where the place of the admin API is not known, it names the flag
+/// with a word for the address.
+pub fn command_text(flags: &ScenarioFlags, host: &str) -> String {
     let mut text = format!("chronos timer delete --host {host}");
     if flags.target.to_string() != crate::flags::TARGET {
         text += &format!(" --server {}", flags.target);
     }
     if let Some(admin) = flags.admin {
         text += &format!(" --admin {admin}");
+    } else if flags.token.is_none() && flags.target.port() != PORT {
+        // A node at another port has its admin API at another port, too, if nobody is at this one.
+        let usual = SocketAddr::new(flags.target.ip(), ADMIN_PORT);
+        if TcpStream::connect_timeout(&usual, LOOK).is_err() {
+            text += " --admin HOST:PORT";
+        }
     }
     text
+}
+
+/// Checks before a run that --delete can order its job afterwards. Error: what to do.
+pub fn check(flags: &ScenarioFlags) -> Result<()> {
+    let asked = Door::of(flags).ask("GET", "/jobs");
+    asked.map(|_| ()).context("--delete could not delete the timers at the end")
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -214,6 +229,9 @@ mod tests {
         let text = command_text(&flags(line), "[::1]:9");
         let expected = "--host [::1]:9 --server 127.0.0.2:7253 --admin 127.0.0.2:1";
         assert_eq!(text, format!("chronos timer delete {expected}"));
+        // Nobody listens at the usual port of this address.
+        let text = command_text(&flags("x post --target 127.0.0.99:5"), "[::1]:9");
+        assert!(text.ends_with("--server 127.0.0.99:5 --admin HOST:PORT"), "{text}");
         let mut report = Report::new("post");
         tell(&mut report, &flags("x post"), 0, nobody());
         assert!(report.notes.is_empty() && report.left.is_none());

@@ -30,12 +30,14 @@ mod frames;
 mod handshakes;
 mod histogram;
 mod html;
+mod interrupt;
 mod journal;
 mod ledger;
 mod leftover;
 mod lists;
 mod machine;
 mod ordinary;
+mod output;
 mod over_time;
 mod random;
 mod ratio;
@@ -49,9 +51,12 @@ mod server_cpu;
 mod sessions;
 mod sink;
 mod timestamps;
+mod token;
 mod workload;
 
+use std::fs::OpenOptions;
 use std::io::Read;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,7 +82,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("chronos-loadgen: {error:#}");
+            output::tell(&format!("chronos-loadgen: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -86,34 +91,22 @@ fn main() -> ExitCode {
 /// Runs the job. Returns false if the run shows a problem.
 fn run(job: Job) -> Result<bool> {
     match job {
-        Job::Scenario(scenario, flags) => run_scenario(scenario, &flags),
+        Job::Scenario(scenario, flags) => run_scenario(scenario, flags),
         Job::Sink(flags) => run_sink(&flags).map(|()| true),
         Job::Reference(flags) => run_reference(&flags).map(|()| true),
         Job::Ratio(flags) => {
             let report = ratio::run(&flags)?;
-            if flags.json {
-                println!("{}", serde_json::to_string_pretty(&report)?);
-            } else {
-                print!("{}", report.text());
-            }
+            output::show(flags.json, &report, || report.text())?;
             Ok(true)
         }
         Job::Against(flags) => {
             let report = against::run(&flags)?;
-            if flags.json {
-                println!("{}", serde_json::to_string_pretty(&report)?);
-            } else {
-                print!("{}", report.text());
-            }
+            output::show(flags.json, &report, || report.text())?;
             Ok(true)
         }
         Job::Journal(flags) => {
             let report = journal::run(&flags)?;
-            if flags.json {
-                println!("{}", serde_json::to_string_pretty(&report)?);
-            } else {
-                print!("{}", report.text());
-            }
+            output::show(flags.json, &report, || report.text())?;
             Ok(true)
         }
         Job::Bulk(flags) => run_bulk(&flags).map(|()| true),
@@ -122,30 +115,18 @@ fn run(job: Job) -> Result<bool> {
         Job::Man(flags) => Ok(flags.run(command::command()) == 0),
         Job::Handshakes(flags) => {
             let report = handshakes::run(&flags)?;
-            if flags.json {
-                println!("{}", serde_json::to_string_pretty(&report)?);
-            } else {
-                print!("{}", report.text());
-            }
+            output::show(flags.json, &report, || report.text())?;
             Ok(report.passed())
         }
         Job::Timestamps(flags) => {
-            match timestamps::run(&flags)? {
-                Some(report) if flags.json => {
-                    println!("{}", serde_json::to_string_pretty(&report)?);
-                }
-                Some(report) => print!("{}", report.text()),
-                None => {}
+            if let Some(report) = timestamps::run(&flags)? {
+                output::show(flags.json, &report, || report.text())?;
             }
             Ok(true)
         }
         Job::Cluster(flags) => {
             let report = cluster::run(&flags)?;
-            if flags.json {
-                println!("{}", serde_json::to_string_pretty(&report)?);
-            } else {
-                print!("{}", report.text());
-            }
+            output::show(flags.json, &report, || report.text())?;
             Ok(report.passed)
         }
     }
@@ -153,38 +134,37 @@ fn run(job: Job) -> Result<bool> {
 
 fn run_list(flags: &ListFlags) -> Result<()> {
     let report = lists::run(flags)?;
-    if flags.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        print!("{}", report.text());
-    }
+    output::show(flags.json, &report, || report.text())?;
     Ok(())
 }
 
-fn run_scenario(scenario: Scenario, flags: &ScenarioFlags) -> Result<bool> {
-    if let Some(Err(reason)) = flags.server_pid.map(server_cpu::check) {
+fn run_scenario(scenario: Scenario, mut flags: ScenarioFlags) -> Result<bool> {
+    token::settle(&mut flags)?;
+    let checked = flags.server_pid.map_or(Ok(()), |pid| server_cpu::check(pid, flags.target));
+    if let Err(reason) = checked {
         command::command().error(clap::error::ErrorKind::ValueValidation, reason).exit();
     }
-    let report = scenario.run(flags)?;
-    if flags.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        print!("{}", report.text());
-    }
+    let unwritten = |path: &Path| format!("cannot write {}", path.display());
+    // What cannot be done at the end is not begun.
     if let Some(path) = &flags.html {
-        let written = std::fs::write(path, html::page(&report));
-        written.with_context(|| format!("cannot write {}", path.display()))?;
+        let opened = OpenOptions::new().append(true).create(true).open(path);
+        opened.with_context(|| unwritten(path))?;
     }
+    if flags.delete {
+        leftover::check(&flags)?;
+    }
+    interrupt::watch(&flags)?;
+    let report = scenario.run(&flags)?;
+    if let Some(path) = &flags.html {
+        std::fs::write(path, html::page(&report)).with_context(|| unwritten(path))?;
+    }
+    output::show(flags.json, &report, || report.text())?;
     Ok(report.passed)
 }
 
 fn run_bulk(flags: &BulkFlags) -> Result<()> {
     let report = bulk::run(flags)?;
-    if flags.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        print!("{}", report.text());
-    }
+    output::show(flags.json, &report, || report.text())?;
     Ok(())
 }
 
@@ -193,16 +173,20 @@ fn run_sink(flags: &SinkFlags) -> Result<()> {
     let sink = sink::Sink::new(flags.sink_mode, None);
     let counter = sink.counter();
     let sink = sink.start(flags.sink_listen, flags.sink_core)?;
-    println!("callback sink at http://{}/, answers: {}", sink.address, flags.sink_mode);
+    let begin =
+        format!("callback sink at http://{}/, answers: {}\n", sink.address, flags.sink_mode);
+    let mut is_read = output::print(&begin)?;
     let mut seen = 0;
-    loop {
+    while is_read {
         std::thread::sleep(Duration::from_secs(1));
         let now = counter.load(Ordering::Relaxed);
         if now != seen {
-            println!("{} callbacks, {} in the last second", report::grouped(now), now - seen);
+            let (all, last) = (report::grouped(now), now - seen);
+            is_read = output::print(&format!("{all} callbacks, {last} in the last second\n"))?;
         }
         seen = now;
     }
+    Ok(())
 }
 
 fn run_reference(flags: &ReferenceFlags) -> Result<()> {
@@ -217,7 +201,10 @@ fn run_reference(flags: &ReferenceFlags) -> Result<()> {
     }
     match (flags.listen, flags.call_back) {
         (Some(listen), _) => {
-            let ready = |address| println!("reference at http://{address}/");
+            let ready = |address| {
+                // Who does not read the address does not need it.
+                let _ = output::print(&format!("reference at http://{address}/\n"));
+            };
             server::run(listen, flags.core, reference::Reference, &stop, ready)?;
             Ok(())
         }

@@ -212,13 +212,12 @@ pub struct Report {
 impl Report {
     /// An empty report on a run of this scenario, made now.
     pub fn new(scenario: &str) -> Report {
-        let arguments: Vec<String> = std::env::args().skip(1).collect();
         Report {
             scenario: scenario.to_owned(),
             passed: true,
             problems: Vec::new(),
             notes: Vec::new(),
-            command_line: format!("chronos-loadgen {}", arguments.join(" ")),
+            command_line: format!("chronos-loadgen {}", crate::token::shown_arguments()),
             finished_at: utc_text(chronos::ring::now().wall.0),
             machine: Machine::read(),
             requests: None,

@@ -1,6 +1,8 @@
 //! CPU time and memory of another process, read from /proc.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::net::SocketAddr;
 
 /// Nanoseconds in a clock tick of `/proc/<pid>/stat`. Linux has shown 100 ticks a second to
 /// programs since 2.6.
@@ -40,7 +42,8 @@ fn stat_cpu_ns(stat: &str) -> Option<u64> {
 
 /// Whether `pid` is a process of this program: a node, or a server that the load generator is. A
 /// figure of another process would be wrong and look right. Error: what is there, and what to do.
-pub fn check(pid: u32) -> Result<(), String> {
+/// Also refuses a process that listens at ports of this machine, and not at that of `target`.
+pub fn check(pid: u32, target: SocketAddr) -> Result<(), String> {
     let hint = "expected the process of a node, as `pidof chronos` tells it";
     let name = fs::read_to_string(format!("/proc/{pid}/comm"));
     let Ok(name) = name.as_deref().map(str::trim) else {
@@ -50,9 +53,43 @@ pub fn check(pid: u32) -> Result<(), String> {
     let file = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let file = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     if [name, &file].iter().any(|word| word.contains("chronos")) {
-        return Ok(());
+        return match ports_of(pid) {
+            Some(ports) if !ports.is_empty() && !ports.contains(&target.port()) => Err(format!(
+                "--server-pid {pid} does not listen at port {} of --target; {hint}",
+                target.port()
+            )),
+            _ => Ok(()),
+        };
     }
     Err(format!("--server-pid {pid} is `{}`, no chronos; {hint}", name.escape_default()))
+}
+
+/// The TCP ports at which a process listens. `None`: its files are not told to this user.
+fn ports_of(pid: u32) -> Option<BTreeSet<u16>> {
+    let mut inodes = BTreeSet::new();
+    for file in fs::read_dir(format!("/proc/{pid}/fd")).ok()? {
+        let Ok(place) = fs::read_link(file.ok()?.path()) else { continue };
+        let place = place.to_string_lossy();
+        let inode = place.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']'));
+        inodes.extend(inode.map(str::to_owned));
+    }
+    let mut ports = BTreeSet::new();
+    for table in ["tcp", "tcp6"] {
+        let text = fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+        let listening = text.lines().filter_map(listening_in);
+        ports.extend(listening.filter(|(_, inode)| inodes.contains(*inode)).map(|(port, _)| port));
+    }
+    Some(ports)
+}
+
+/// The port and the inode in a line of /proc/net/tcp, if the line is of a socket that listens.
+fn listening_in(line: &str) -> Option<(u16, &str)> {
+    /// The number of the state, as the kernel writes it.
+    const LISTEN: &str = "0A";
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let [_, local, _, state, _, _, _, _, _, inode, ..] = fields[..] else { return None };
+    let port = u16::from_str_radix(local.rsplit_once(':')?.1, 16).ok()?;
+    (state == LISTEN).then_some((port, inode))
 }
 
 /// Resident memory of process `pid` in bytes. `None`: there is no such process.
@@ -80,18 +117,23 @@ mod tests {
     #[test]
     fn a_process_that_is_no_chronos_is_refused_by_its_name() {
         // The name of this test's file begins with that of the program.
-        assert_eq!(check(std::process::id()), Ok(()));
-        let error = check(u32::MAX).unwrap_err();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let here = listener.local_addr().unwrap();
+        assert_eq!(check(std::process::id(), here), Ok(()));
+        // Nobody listens at port 1: it belongs to a service that no machine has.
+        let error = check(std::process::id(), SocketAddr::from(([127, 0, 0, 1], 1))).unwrap_err();
+        assert!(error.contains("does not listen at port 1 of --target"), "{error}");
+        let error = check(u32::MAX, here).unwrap_err();
         assert!(error.contains("no such process") && error.contains("pidof"), "{error}");
         let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let is_refused = |found: Result<(), String>| {
             found.is_err_and(|error| error.contains("is `sleep`, no chronos"))
         };
         // Between fork and exec it still has names of this process.
-        let mut found = is_refused(check(other.id()));
+        let mut found = is_refused(check(other.id(), here));
         while !found && other.try_wait().unwrap().is_none() {
             std::thread::yield_now();
-            found = is_refused(check(other.id()));
+            found = is_refused(check(other.id(), here));
         }
         other.kill().unwrap();
         other.wait().unwrap();

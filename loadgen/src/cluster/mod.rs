@@ -75,11 +75,10 @@ pub fn run(flags: &ClusterFlags) -> Result<ClusterReport> {
     chronos::ring::raise_open_files_limit();
     let is_wanted =
         |name: &str| flags.measure.is_empty() || flags.measure.iter().any(|n| n == name);
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mut report = ClusterReport {
         passed: true,
         problems: Vec::new(),
-        command_line: format!("chronos-loadgen {}", arguments.join(" ")),
+        command_line: format!("chronos-loadgen {}", crate::token::shown_arguments()),
         machine: Machine::read(),
         figures: Vec::new(),
     };

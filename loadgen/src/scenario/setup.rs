@@ -14,6 +14,7 @@ use crate::client::{Client, Outcome, Plan};
 use crate::clock::clock_ns;
 use crate::creator::{Creator, Due};
 use crate::flags::ScenarioFlags;
+use crate::interrupt;
 use crate::ledger::Ledger;
 use crate::report::{Report, grouped};
 use crate::request::TimerShape;
@@ -61,6 +62,7 @@ pub fn fill_plan(flags: &ScenarioFlags) -> Plan {
 
 /// The timers that the flags ask for, with callbacks to `callback`.
 pub fn shape(flags: &ScenarioFlags, callback: SocketAddr) -> TimerShape {
+    interrupt::note_host(callback);
     TimerShape {
         target: flags.target,
         callback,
@@ -89,6 +91,7 @@ pub fn run_client<W: Workload>(
     let progress = Progress::begin(what);
     let (begun, about_ms) = (Instant::now(), about.as_millis() as u64);
     let count = Arc::clone(&plan.progress);
+    interrupt::note_answers(&count);
     let thread = std::thread::Builder::new()
         .name("client".into())
         .spawn(move || Client::run(plan, workload))?;
