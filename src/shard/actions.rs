@@ -10,7 +10,8 @@
 //! - A pop that another node tells of, or that this node has made, counts for the version that an
 //!   action has made of the timer since. Whoever finds that out tells the others.
 //! - A callback that runs while the timer is paused or resumed ends as it ends. If the host has
-//!   taken the pop, the pop is done. If the host answers 410, the timer ends.
+//!   taken the pop, the pop is done. If the host answers 410, the timer ends, also if the pop was
+//!   made again meanwhile.
 
 use crate::base::ids::Slot;
 use crate::base::planted::{Bug, is_planted};
@@ -175,8 +176,8 @@ impl Shard {
     }
 
     /// Takes how a callback ended that was under way as a client did something with its timer. If
-    /// the host has taken the pop, the pop is done; if it answered 410, the timer ends. False: the
-    /// end of the callback changes nothing.
+    /// the host has taken the pop, the pop is done; if it answered 410, the timer ends, also if the
+    /// pop was made again meanwhile and is done. False: the end of the callback changes nothing.
     pub(super) fn ends_before_action(
         &mut self,
         now: Now,
@@ -188,10 +189,11 @@ impl Shard {
         let is_heeded = outcome == CallbackOutcome::Delivered || is_gone;
         let is_it = is_heeded && self.records.contains(ticket.slot) && {
             let record = self.records.get(ticket.slot);
+            let is_next = record.sequence + 1 == ticket.sequence;
             record.id == ticket.id
                 && record.is_live()
-                && record.state != State::InFlight
-                && record.sequence + 1 == ticket.sequence
+                && (is_gone || record.state != State::InFlight)
+                && (is_next || is_gone && record.sequence >= ticket.sequence)
                 && self.records.continues(record, ticket.version)
         };
         if is_it && is_gone {

@@ -7,8 +7,9 @@ use crate::cluster::detector::Liveness;
 use crate::shard::effects::{
     Answer, CallbackOutcome, Condition, Conditional, Dialect, Event, Refusal, Request,
 };
-use crate::shard::harness_tests::{Cluster, target};
+use crate::shard::harness_tests::{Cluster, definition, target};
 use crate::shard::records::State;
+use crate::timer::definition::encode_with_attributes;
 use crate::timer::version::Version;
 use crate::wire::attributes::{Attributes, CronTiming, RetryPolicy};
 use crate::wire::timer_action::TimerAction::{self, Pause, Resume, RunNow};
@@ -225,6 +226,39 @@ fn a_timer_whose_server_wants_no_more_ends_whatever_a_client_did_meanwhile() {
         assert_eq!(cluster.pops.len() == made, ends, "{actions:?}: {:?}", cluster.pops);
         let gone = (0..3).map(|node| cluster.shard(node).counters().gone).sum::<u64>();
         assert_eq!(gone, u64::from(ends), "{actions:?}");
+        cluster.audit();
+    }
+}
+
+#[test]
+fn a_410_that_comes_after_its_pop_was_made_again_and_taken_ends_the_timer() {
+    for is_replaced in [false, true] {
+        let mut cluster = Cluster::new(3, true);
+        let retry = Some(RetryPolicy::default());
+        let attributes = Attributes { retry, ..Attributes::default() };
+        let id = cluster.create_with(0, (10, 100), 2, &attributes);
+        let first = cluster.list(id)[0];
+        cluster.hung = Some(first);
+        cluster.run_until(11);
+        let (node, late) = cluster.hanging.pop().expect("a callback under way");
+        if is_replaced {
+            let (mut encoded, mut content) = (Vec::new(), Vec::new());
+            attributes.write(&mut encoded);
+            encode_with_attributes("/pop", &[], (&encoded, b"opaque"), &mut content);
+            let definition = definition((10, 100), 2, &content);
+            cluster.ask(first, Request::Update(target(id, 2), definition));
+        }
+        act(&mut cluster, first, id, Pause);
+        act(&mut cluster, (first + 1) % 3, id, Resume);
+        cluster.hung = None;
+        cluster.run_until(35);
+        assert!(cluster.pops.len() > 1, "the pop was made again");
+        let counted = cluster.shard(first).counters().outdated;
+        let (ticket, outcome) = (late, CallbackOutcome::Gone);
+        cluster.handle(node, Event::CallbackFinished { ticket, outcome });
+        assert_eq!(cluster.holders(id).is_empty(), !is_replaced);
+        let outdated = cluster.shard(first).counters().outdated - counted;
+        assert_eq!(outdated, u64::from(is_replaced));
         cluster.audit();
     }
 }

@@ -1,6 +1,8 @@
 //! From the members that the original service does not have to attributes of a timer: what each
 //! means, and within which bounds.
 
+use std::borrow::Cow;
+
 use jiff::fmt::temporal::DateTimeParser;
 
 use super::calendar::{Calendar, CalendarError};
@@ -113,8 +115,9 @@ fn moment_ms(member: &str, text: &str) -> Result<u64, Rejection> {
     if has_far_offset(text) {
         return Err(wrong(member, "an offset from -23:59 to +23:59", text));
     }
-    let moment = DateTimeParser::new().parse_timestamp(text.as_bytes()).ok();
-    let ns = moment.map(|moment| moment.as_nanosecond().max(0).unsigned_abs());
+    let (text_to_ns, beyond_ns) = cut_to_ns(text);
+    let moment = DateTimeParser::new().parse_timestamp(text_to_ns.as_bytes()).ok();
+    let ns = moment.map(|moment| moment.as_nanosecond().max(0).unsigned_abs() + beyond_ns);
     // A leap second is the first second of the next day on clocks that do not tell it. The parser
     // takes it for the second before.
     let leap_ns = if text.get(17..19) == Some("60") { 1_000_000_000 } else { 0 };
@@ -125,6 +128,20 @@ fn moment_ms(member: &str, text: &str) -> Result<u64, Rejection> {
     match leap_ns > 0 && ms / 1_000 % 86_400 > 0 {
         true => Err(wrong(member, "a second up to 59, or 23:59:60 of UTC", text)),
         false => Ok(ms),
+    }
+}
+
+/// A moment with at most nine decimals, which are what the parser knows, and the nanosecond that
+/// what is cut off begins.
+fn cut_to_ns(text: &str) -> (Cow<'_, str>, u128) {
+    let decimals = text.get(20..).filter(|_| text.get(19..20) == Some("."));
+    let digits = decimals.map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
+    let parts = (text.get(..29), text.get(29..20 + digits), text.get(20 + digits..));
+    match parts {
+        (Some(kept), Some(cut), Some(zone)) if !cut.is_empty() => {
+            (format!("{kept}{zone}").into(), u128::from(cut.bytes().any(|digit| digit != b'0')))
+        }
+        _ => (text.into(), 0),
     }
 }
 
@@ -334,6 +351,14 @@ mod tests {
         let interval = |text| admitted(&at(text)).map(|admitted| admitted.interval_ms);
         assert_eq!(interval("2027-01-15T08:00:00Z"), Ok(Some(0)), "now");
         assert_eq!(interval("2027-01-15T08:00:01Z"), Ok(Some(1_000)));
+        for (text, ms) in [
+            ("2027-01-15T08:00:00.1230000000000Z", 123),
+            ("2027-01-15T09:00:00.1230000000001+01:00", 124),
+            ("2027-01-15T08:00:00.123456789012Z", 124),
+            ("2027-01-15T08:00:00.9999999999999999Z", 1_000),
+        ] {
+            assert_eq!(interval(text), Ok(Some(ms)), "{text}");
+        }
         assert_eq!(interval("2027-01-15T10:00:01+02:00"), Ok(Some(1_000)));
         assert_eq!(interval("2027-01-15T08:00:00.0001Z"), Ok(Some(1)));
         assert_eq!(interval("1969-01-01T00:00:00Z"), Ok(Some(0)), "past");

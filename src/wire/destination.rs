@@ -95,7 +95,7 @@ fn read_rule(cursor: &mut Cursor<'_, '_>) -> Result<Rule, DocumentError> {
 }
 
 fn read_max(cursor: &mut Cursor<'_, '_>) -> Result<u32, DocumentError> {
-    let max = cursor.number(IN_FLIGHT_MAX.into(), MAX_IN_FLIGHT)?;
+    let max = cursor.number_from((1, IN_FLIGHT_MAX.into()), MAX_IN_FLIGHT)?;
     u32::try_from(max).ok().filter(|max| *max > 0).ok_or_else(|| {
         let told = format!(
             "{MAX_IN_FLIGHT}: expected a whole number from 1 to {IN_FLIGHT_MAX}, got {max}; to \
@@ -345,8 +345,11 @@ mod tests {
             (r#"{"rate-per-second":NaN}"#, "body: "),
             (r#"{"max-in-flight":0}"#, "max-in-flight: expected a whole number from 1 to 1000000"),
             (r#"{"max-in-flight":-3}"#, "max-in-flight: expected a whole number"),
-            (r#"{"max-in-flight":1.5}"#, "max-in-flight: expected a whole number"),
-            (r#"{"max-in-flight":1000001}"#, "max-in-flight: expected a whole number"),
+            (
+                r#"{"max-in-flight":1.0}"#,
+                "max-in-flight: expected a whole number from 1 to 1000000",
+            ),
+            (r#"{"max-in-flight":1000001}"#, "max-in-flight: expected a whole number from 1 to 1"),
             (r#"{"max-in-flight":null}"#, "max-in-flight: expected a whole number"),
             (r#"{"paused":1}"#, "paused: expected true or false, got 1"),
             (r#"{"paused":true,"paused":false}"#, "paused: expected once, got it twice"),

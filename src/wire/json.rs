@@ -280,11 +280,21 @@ impl<'a> Cursor<'_, 'a> {
 
     /// Takes a whole number from 0 to `max`.
     pub(super) fn number(&mut self, max: u64, path: &str) -> Result<u64, DocumentError> {
+        self.number_from((0, max), path)
+    }
+
+    /// A whole number up to `max`. An error tells `min` as the least one; whoever calls this has
+    /// more to tell of a lesser one.
+    pub(super) fn number_from(
+        &mut self,
+        (min, max): (u64, u64),
+        path: &str,
+    ) -> Result<u64, DocumentError> {
         let node = self.next();
         match node {
             Node::Static(StaticNode::U64(number)) if number <= max => Ok(number),
             other => {
-                let expected = format!("a whole number from 0 to {max}");
+                let expected = format!("a whole number from {min} to {max}");
                 Err(DocumentError::unexpected(path, &expected, other))
             }
         }

@@ -1,7 +1,7 @@
 //! Errors as `application/problem+json` (RFC 9457), for clients that accept it.
 
 use crate::wire::json::{write_number, write_string};
-use crate::wire::unknown_members::{NEVER_POPS, NOT_KNOWN};
+use crate::wire::unknown_members::{NAME_CHARS_MAX, NEVER_POPS, NOT_KNOWN};
 
 /// The media type of a problem.
 pub const PROBLEM_TYPE: &str = "application/problem+json";
@@ -119,6 +119,11 @@ impl Kind {
 
 /// The member of a timer's document that a reason is about, as its path: `timing.interval`.
 pub fn member_of(reason: &str) -> Option<&str> {
+    if let Some((path, rest)) = reason.split_once(NOT_KNOWN) {
+        // Several members are no one member, and a long name may be cut.
+        let is_one = !rest.contains("; ") && path.len() < NAME_CHARS_MAX && !path.contains(' ');
+        return is_one.then_some(path);
+    }
     let (path, _) = reason.split_once(": ")?;
     let root = path.split('.').next().unwrap_or_default();
     let is_path = path.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.'));
@@ -174,6 +179,10 @@ mod tests {
             ("Authorization: expected one, got two", None),
             ("target: expected `/path`, an http URI, or `*`", None),
             ("count: expected ?count=n with n from 1 to 2", None),
+            ("timing.repeat_for is not known, did you mean repeat-for?", Some("timing.repeat_for")),
+            ("x is not known", Some("x")),
+            ("timing.x is not known; timing.y is not known", None),
+            ("x; y is not known", None),
             ("callback.http.uri", None),
             ("timing.\u{e9}: x", None),
             ("", None),

@@ -13,9 +13,12 @@ pub const NEVER_POPS: &str = "the timer never pops, because timing.repeat-for is
                               timing.interval; nothing is stored";
 /// Members that are named; others are counted.
 const NAMED_MAX: usize = 3;
+/// Most characters of all members that are named, so that a reason of 200 has them and how many more
+/// there are.
+const TEXT_CHARS_MAX: usize = 184;
 /// Most characters of a member's name that are told. Longer names are not compared with others,
 /// because that costs the product of their lengths.
-const NAME_CHARS_MAX: usize = 40;
+pub const NAME_CHARS_MAX: usize = 40;
 /// Least similarity (Jaro-Winkler, 0 to 1) of a member that is offered for one that is not known.
 const SIMILARITY_MIN: f64 = 0.80;
 
@@ -59,6 +62,8 @@ const SHOWN: [(&str, &[&str]); 3] = [
             "state",
             "due-in-ms",
             "due-at",
+            "next-pops",
+            "replicas",
         ],
     ),
     ("timing", &["start-time", "start-time-delta", "sequence-number", "next-at"]),
@@ -76,31 +81,39 @@ fn members(
 #[derive(Default)]
 struct Found {
     text: String,
+    named: usize,
     count: usize,
 }
 
 impl Found {
     fn note(&mut self, path: &str, name: &str) {
         self.count += 1;
-        if self.count > NAMED_MAX {
+        // Those that are named are the first ones.
+        if self.named == NAMED_MAX || self.named + 1 < self.count {
             return;
         }
-        if self.count > 1 {
-            self.text.push_str("; ");
-        }
+        let mut text = String::new();
         let shown: String = name.chars().take(NAME_CHARS_MAX).collect();
         let dot = if path.is_empty() { "" } else { "." };
-        let _ = write!(self.text, "{path}{dot}{shown}{NOT_KNOWN}");
+        let _ = write!(text, "{path}{dot}{shown}{NOT_KNOWN}");
         if name.len() <= NAME_CHARS_MAX
             && let Some(near) = nearest(path, name)
         {
-            let _ = write!(self.text, ", did you mean {near}?");
+            let _ = write!(text, ", did you mean {near}?");
         }
+        if self.named > 0 {
+            if self.text.chars().count() + 2 + text.chars().count() > TEXT_CHARS_MAX {
+                return;
+            }
+            self.text.push_str("; ");
+        }
+        self.named += 1;
+        self.text.push_str(&text);
     }
 
     fn finish(mut self) -> Option<Box<str>> {
-        if self.count > NAMED_MAX {
-            let _ = write!(self.text, "; and {} more", self.count - NAMED_MAX);
+        if self.count > self.named {
+            let _ = write!(self.text, "; and {} more", self.count - self.named);
         }
         (self.count > 0).then(|| self.text.into())
     }
@@ -189,7 +202,7 @@ mod tests {
                 ",\"start-time-delta\":-7,\"sequence-number\":1",
                 "",
                 "",
-                ",\"name\":\"a\",\"paused\":true,\"statistics\":{\"tag-info\":[{\"type\":\"A\"}]}",
+                ",\"name\":\"a\",\"paused\":true,\"next-pops\":[],\"replicas\":[],\"statistics\":{\"tag-info\":[{\"type\":\"A\"}]}",
             ),
         ] {
             assert_eq!(told(&body), None, "{body}");
@@ -243,6 +256,11 @@ mod tests {
         let names = (0..5_000).map(|at| format!(",\"{}{at}\":{{}}", "n".repeat(100)));
         let body = timer(&names.collect::<String>(), "", "", "");
         let told = told(&body).expect("they are not known");
-        assert!(told.ends_with("; and 4997 more") && told.len() < 250, "{told}");
+        assert!(told.ends_with("; and 4997 more") && told.len() <= 200, "{told}");
+        let names =
+            ["reliability.replication_factor", "dead_letter_", "repeat_forr", "max_attempt"];
+        let http: String = names.iter().map(|name| format!(",\"{name}\":1")).collect();
+        let told = super::tests::told(&timer("", &http, "", "")).expect("they are not known");
+        assert!(told.ends_with(" more") && told.len() <= 200, "{told}");
     }
 }

@@ -14,7 +14,7 @@ use crate::node::clients::job_answers::{NO_JOB, job_path, write_job, write_jobs}
 use crate::node::clients::list_answers::{write_count, write_list};
 
 /// Most characters of a reason that is sent. The reason may quote what a client sent.
-const REASON_BYTES_MAX: usize = 200;
+pub(super) const REASON_BYTES_MAX: usize = 200;
 /// Seconds that a client is asked to wait after 503.
 const RETRY_AFTER_S: u32 = 1;
 

@@ -664,9 +664,13 @@ impl ClientConnection {
             _ if self.secured.is_some() && !self.is_node() => {
                 self.fail(service, 400, "for nodes: connect to the port of [node] listen");
             }
+            // Whatever is answered to an Upgrade may have a body.
+            Ok(_) if form_of(head).is_head => {
+                self.fail_with(service, (400, ""), "expected GET for an Upgrade", form_of(head));
+            }
             Ok(asked) if is_first => self.upgrade = Some(Box::new(asked)),
             Ok(_) => self.fail(service, 400, "wait for all answers before an Upgrade"),
-            Err((status, reason)) => self.fail(service, status, reason),
+            Err((status, reason)) => self.fail_with(service, (status, ""), reason, form_of(head)),
         }
         // Another head may follow: after a challenge, or after the Upgrade of another site.
         self.stage = RequestPart::Head(HeadProgress::default());

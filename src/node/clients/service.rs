@@ -41,7 +41,7 @@ use crate::node::clients::letters::{judge_hosts, letter_use};
 use crate::node::clients::refusals::{denied, refusal_of, too_long, whole_content};
 use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::tokens::Tokens;
-use crate::node::clients::warnings::warning_of;
+use crate::node::clients::warnings::{refusal_for, warning_of};
 use crate::tls::names::Member;
 use crate::tls::session::Session;
 
@@ -473,7 +473,7 @@ impl Service {
         }
         if let Some(warning) = warning_of(document.unknown.as_deref(), &definition) {
             if is_strict {
-                return Err((400, warning.into()));
+                return Err((400, refusal_for(warning, document.unknown.as_deref())));
             }
             self.warning = Some(warning);
         }

@@ -2,6 +2,7 @@
 //! and timers that never pop. The original's contract takes both in silence, so status and body
 //! stay as they are; a header tells (docs/api.md, "Warnings").
 
+use super::answers::REASON_BYTES_MAX;
 use crate::timer::definition::Definition;
 use crate::wire::json::write_string;
 use crate::wire::unknown_members::NEVER_POPS;
@@ -15,6 +16,16 @@ const CHARS_MAX: usize = 400;
 pub(super) fn warning_of(unknown: Option<&str>, definition: &Definition<'_>) -> Option<Box<str>> {
     let never_pops = definition.repeat_for_ms < definition.interval_ms;
     if unknown.is_none() && !never_pops { None } else { Some(warning(unknown, never_pops)) }
+}
+
+/// The reason that refuses a document which a client would be warned of otherwise. Where not all
+/// of it has room, the members that are not known come first.
+#[cold]
+pub(super) fn refusal_for(warning: Box<str>, unknown: Option<&str>) -> String {
+    match unknown {
+        Some(unknown) if warning.len() > REASON_BYTES_MAX => unknown.to_owned(),
+        _ => warning.into(),
+    }
 }
 
 #[cold]

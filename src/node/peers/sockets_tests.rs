@@ -210,6 +210,15 @@ fn whoever_is_no_peer_is_told_why() {
     assert_eq!(code, "409");
     assert!(reason.contains("two processes"), "{reason}");
     assert_eq!(status("GET /peer HTTP/1.1\r\nHost: x\r\n\r\n").0, "426");
+    for head in ["HEAD /peer HTTP/1.1\r\nHost: x\r\n\r\n", &upgrade(&own).replace("GET ", "HEAD ")]
+    {
+        let mut stream = TcpStream::connect(node.address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.write_all(head.as_bytes()).expect("taken");
+        let mut told = String::new();
+        stream.read_to_string(&mut told).expect("all of the answer");
+        assert!(told.starts_with("HTTP/1.1 4") && told.ends_with("\r\n\r\n"), "{told}");
+    }
     let lacking = upgrade(&own).replace("X-Chronos-View: 1\r\n", "");
     assert_eq!(status(&lacking).0, "400");
     until("the counts", || sum(&node, "peer_strangers") == 1 && sum(&node, "peer_twins") == 1);
