@@ -11,6 +11,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::runtime::block_on;
+use super::shown::clean;
 use super::token::authorization;
 use crate::control::admin::guard::ORDER_HEADER;
 use crate::control::config::regular_file;
@@ -49,6 +50,27 @@ pub(super) enum AdminError {
     /// There is no answer, or a refusal.
     #[error(transparent)]
     Http(#[from] HttpError),
+    /// The answer is one of success, and not that of a node.
+    #[error("{0}")]
+    Strange(String),
+}
+
+/// Returns a member that each such answer of a node has. Whatever speaks HTTP answers 200 to
+/// something: without this, a command would take that for what the node did.
+pub(super) fn needed<'a>(
+    address: &str,
+    status: u16,
+    document: &'a Value,
+    member: &str,
+) -> Result<&'a Value, AdminError> {
+    let found = document.get(member).filter(|found| !found.is_null());
+    found.ok_or_else(|| AdminError::Strange(strange(address, status, member)))
+}
+
+/// Says that an answer lacks something.
+pub(super) fn strange(address: &str, status: u16, member: &str) -> String {
+    let address = clean(address);
+    format!("{address} answered {status} without {member}: is that a Chronos node's API?")
 }
 
 /// A request to an admin API.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::admin_client::{AdminClient, AdminError, AdminRequest, TlsFlags};
+use super::admin_client::{AdminClient, AdminError, AdminRequest, TlsFlags, needed};
 use super::exit::{EXIT_FAILURE, EXIT_USAGE};
 use super::progress::{Progress, silence};
 use super::terminal::{fail, print};
@@ -104,5 +104,8 @@ fn ask(client: &AdminClient, admin: &str, directory: &Path) -> Result<Value, Adm
     let body = json!({ "directory": directory }).to_string();
     let (method, path, patience, answer_bytes_max) =
         ("POST", "/backup", PATIENCE, ANSWER_BYTES_MAX);
-    client.ask(admin, AdminRequest { method, path, body: &body, patience, answer_bytes_max })
+    let made = client
+        .ask(admin, AdminRequest { method, path, body: &body, patience, answer_bytes_max })?;
+    needed(admin, 200, &made, "segments")?;
+    Ok(made)
 }

@@ -203,6 +203,7 @@ fn put_to_use(service: &Service, which: &UseFlags, wanted: Use) -> Result<Ending
         let page = service.ask(door, HttpRequest::bare(method, &path)).map_err(|error| {
             NotDone::Other(format!("{error}. Before that {done} were {word}; type it again"))
         })?;
+        page.needed(word)?;
         let number = |name: &str| page.document[name].as_u64().unwrap_or(0);
         done = done.saturating_add(number(word));
         refused = refused.saturating_add(number("refused"));

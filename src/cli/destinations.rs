@@ -167,7 +167,8 @@ fn pages(service: &Service) -> Result<Vec<Value>, NotDone> {
     let mut known = Vec::new();
     let mut path = format!("/destinations?limit={PAGE}");
     for _ in 0..PAGES_MAX {
-        let mut page = service.ask(Door::Operators, HttpRequest::bare("GET", &path))?.document;
+        let page = service.ask(Door::Operators, HttpRequest::bare("GET", &path))?;
+        let mut page = page.having("destinations")?;
         if let Some(Value::Array(destinations)) = page.get_mut("destinations").map(Value::take) {
             known.extend(destinations);
         }

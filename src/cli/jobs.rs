@@ -83,7 +83,7 @@ pub(super) fn run(flags: &JobsFlags) -> u8 {
 
 fn list(service: &Service) -> Result<Ending, NotDone> {
     let document =
-        service.ask(service.door_of_lists(), HttpRequest::bare("GET", "/jobs"))?.document;
+        service.ask(service.door_of_lists(), HttpRequest::bare("GET", "/jobs"))?.having("jobs")?;
     let head = ["ID", "STATE", "SEEN", "DELETED", "FAILED", "STARTED", "FILTER"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(document["jobs"].as_array().into_iter().flatten().map(row_of));
@@ -105,7 +105,7 @@ fn wait(service: &Service, id: &str) -> Result<Ending, NotDone> {
     let progress = Progress::begin("deleting timers");
     loop {
         let asked = HttpRequest::bare("GET", &path);
-        let job = service.ask(service.door_of_lists(), asked)?.document;
+        let job = service.ask(service.door_of_lists(), asked)?.having("state")?;
         if job["state"] != "running" {
             let is_whole = job["state"] == "done" && job["failed"] == 0 && job["complete"] == true;
             let code = if is_whole { EXIT_OK } else { EXIT_FAILURE };
@@ -124,6 +124,7 @@ fn path_of(id: &str) -> String {
 
 fn one(service: &Service, method: &str, id: &str) -> Result<Ending, NotDone> {
     let path = path_of(id);
-    let document = service.ask(service.door_of_lists(), HttpRequest::bare(method, &path))?.document;
+    let reply = service.ask(service.door_of_lists(), HttpRequest::bare(method, &path))?;
+    let document = reply.having("state")?;
     Ok(Ending::done(lines_of(&document), document))
 }

@@ -54,7 +54,8 @@ pub(super) fn gather(
         let mut parameters = filter.to_vec();
         parameters.extend([("limit", Some(wanted)), ("cursor", cursor.clone())]);
         let path = format!("{path}?{}", query(&parameters));
-        let mut page = service.ask(door, HttpRequest::bare("GET", &path))?.document;
+        let reply = service.ask(door, HttpRequest::bare("GET", &path))?;
+        let mut page = reply.having(member)?;
         gathered.note_incomplete(&page);
         let had = gathered.items.len();
         if let Some(Value::Array(items)) = page.get_mut(member).map(Value::take) {

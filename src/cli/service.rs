@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 
-use super::admin_client::{AdminClient, AdminError, AdminRequest, TlsFlags};
+use super::admin_client::{AdminClient, AdminError, AdminRequest, TlsFlags, needed, strange};
 use super::shown::clean;
 use super::token::authorization;
 use crate::control::http_client::{HttpAnswer, HttpError, HttpRequest, is_over_tls, place_in};
@@ -81,12 +81,34 @@ pub(super) enum Door {
 /// An answer with a status of success.
 #[derive(Debug)]
 pub(super) struct Reply {
+    address: String,
+    status: u16,
     /// The JSON of the body; null where there is none.
     pub(super) document: Value,
     /// The path of the timer.
     pub(super) location: Option<String>,
     /// The version of the timer.
     pub(super) version: Option<String>,
+}
+
+impl Reply {
+    /// Returns a member that each such answer of a node has.
+    pub(super) fn needed(&self, member: &str) -> Result<&Value, Failure> {
+        let found = needed(&self.address, self.status, &self.document, member);
+        found.map_err(|error| Failure::Unanswered(error.to_string()))
+    }
+
+    /// Returns the document, which has this member if a node answers.
+    pub(super) fn having(self, member: &str) -> Result<Value, Failure> {
+        self.needed(member)?;
+        Ok(self.document)
+    }
+
+    /// Returns the path of the timer, which each such answer of a node has.
+    pub(super) fn needed_location(&self) -> Result<&str, Failure> {
+        let told = || Failure::Unanswered(strange(&self.address, self.status, "Location"));
+        self.location.as_deref().ok_or_else(told)
+    }
 }
 
 /// Why there is no such answer.
@@ -210,7 +232,8 @@ fn reply_of(
         })?,
     };
     let header = |name: &str| answer.header(name).map(str::to_owned);
-    Ok(Reply { document, location: header("location"), version: header("etag") })
+    let (location, version) = (header("location"), header("etag"));
+    Ok(Reply { address: address.into(), status: answer.status, document, location, version })
 }
 
 /// Returns a text as a part of a path or query.

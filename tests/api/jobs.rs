@@ -155,6 +155,13 @@ fn jobs_need_a_token_that_may_delete_or_an_operator() {
     };
     assert_eq!(admin("DELETE", "/timers?tag=nobody", "\r\n").status, 403);
     let order = "\r\nX-Chronos-Order: 1\r\n";
+    let unmet = admin("DELETE", "/timers?tag=nobody", "\r\nX-Chronos-Order: 1\r\nIf-Match: *\r\n");
+    assert!(
+        unmet.status == 400
+            && unmet
+                .text()
+                .starts_with("If-Match, If-None-Match: expected at /timers/by-name/<name>")
+    );
     let begun = admin("DELETE", "/timers?tag=nobody", order);
     assert_eq!(begun.status, 202, "{begun:?}");
     let path = begun.header("Location").expect("a job").to_owned();

@@ -119,3 +119,36 @@ fn a_server_that_sends_pages_for_ever_is_left_at_the_limit() {
     let used = server(http("200 OK", "{\"replayed\":1,\"cursor\":\"c\"}"));
     run(&["dead-letters", "replay", "--all", "--admin", &used]).expect(1, "the same cursor twice");
 }
+
+/// What answers 200 to everything is no node, and nothing was done there.
+#[test]
+fn what_a_command_needs_and_an_answer_lacks_is_an_error() {
+    let address = server(http("200 OK", "{}"));
+    let folder = std::env::temp_dir().join("chronos-no-backup");
+    let folder = folder.display().to_string();
+    for (words, lacks) in [
+        (&["backup", &*folder][..], "segments"),
+        (&["cluster", "resync"], "name"),
+        (&["cluster", "status"], "name"),
+        (&["timer", "list"], "timers"),
+        (&["timer", "count"], "timers"),
+        (&["timer", "delete", "--tag", "a"], "id"),
+        (&["jobs", "list"], "jobs"),
+        (&["jobs", "show", "a"], "state"),
+        (&["dead-letters", "list"], "dead-letters"),
+        (&["dead-letters", "replay", "--all"], "replayed"),
+        (&["destinations", "list"], "destinations"),
+        (&["top", "--once", "--every", "0.1"], "state"),
+    ] {
+        let ended = run(&[words, &["--admin", &address]].concat());
+        ended.expect(1, &format!("{address} answered 200 without {lacks}"));
+    }
+    let create =
+        ["timer", "create", "--interval", "5m", "--uri", "http://127.0.0.1:9/", "--opaque"];
+    for (words, lacks) in
+        [(&[&create[..], &["x"]].concat()[..], "Location"), (&["timer", "get", "x"], "timing")]
+    {
+        let ended = run(&[words, &["--server", &address]].concat());
+        ended.expect(1, &format!("{address} answered 200 without {lacks}"));
+    }
+}

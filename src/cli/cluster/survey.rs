@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::context::Context;
 use super::plan::Lists;
-use crate::cli::admin_client::AdminError;
+use crate::cli::admin_client::{AdminError, needed};
 use crate::control::http_client::{is_over_tls, place_in};
 
 /// Most addresses asked in one survey: every member at two addresses, and some wrong ones.
@@ -164,6 +164,9 @@ impl Context {
     /// Asks one admin API for `/cluster`.
     pub(super) fn ask(&self, admin: &str) -> Result<NodeReport, AdminError> {
         let document = self.request(admin, "GET", "/cluster", None)?;
+        for member in ["name", "membership"] {
+            needed(admin, 200, &document, member)?;
+        }
         let lists = |name: &str| names(&document["membership"][name]);
         let count = |name: &str| document["resynchronisation"][name].as_u64().unwrap_or(0);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -112,7 +112,8 @@ pub(super) fn count(service: &Service, flags: &CountFlags) -> Result<Ending, Not
         true => "/timers/count?histogram=false",
         false => "/timers/count",
     };
-    let document = service.ask(service.door_of_lists(), HttpRequest::bare("GET", path))?.document;
+    let document = service.ask(service.door_of_lists(), HttpRequest::bare("GET", path))?;
+    let document = document.having("timers")?;
     Ok(Ending::done(lines_of(&document), document))
 }
 
@@ -120,7 +121,7 @@ pub(super) fn count(service: &Service, flags: &CountFlags) -> Result<Ending, Not
 pub(super) fn delete(service: &Service, filter: &FilterFlags) -> Result<Ending, NotDone> {
     let path = format!("/timers?{}", query(&filter.parameters()));
     let reply = service.ask(service.door_of_lists(), HttpRequest::bare("DELETE", &path))?;
-    let id = word_of(&reply.document["id"]);
+    let id = word_of(reply.needed("id")?);
     let text = format!("job {id} deletes them: chronos jobs wait {id}\n");
     Ok(Ending::done(text, reply.document))
 }

@@ -164,11 +164,13 @@ fn create(service: &Service, flags: &CreateFlags) -> Result<Ending, NotDone> {
         None => ("POST", "/timers".to_owned()),
     };
     let reply = send(service, (method, &path), &headers, &body)?;
+    reply.needed_location()?;
     Ok(written("created", &reply, |id| format!("{id}\n")))
 }
 
 fn get(service: &Service, target: &TargetFlags) -> Result<Ending, NotDone> {
     let reply = send(service, ("GET", &target.path()?), &[], &[])?;
+    reply.needed("timing")?;
     let mut document = reply.document;
     if let (Some(version), Value::Object(members)) = (reply.version, &mut document) {
         members.insert("version".into(), version.trim_matches('"').into());
@@ -185,6 +187,7 @@ fn update(service: &Service, flags: &UpdateFlags) -> Result<Ending, NotDone> {
             return Err(NotDone::Usage("expected a flag that says what to change".into()));
         }
         let found = send(service, ("GET", &path), &[], &[])?;
+        found.needed("timing")?;
         // Who writes meanwhile is not overwritten, where the timer has a name: writes by an id take
         // no condition.
         let has_name = flags.target.name.is_some();
@@ -195,6 +198,7 @@ fn update(service: &Service, flags: &UpdateFlags) -> Result<Ending, NotDone> {
     }
     let body = flags.document.bytes(base).map_err(NotDone::Usage)?;
     let reply = send(service, ("PUT", &path), &headers, &body)?;
+    reply.needed_location()?;
     Ok(written("updated", &reply, |id| format!("{id}\n")))
 }
 

@@ -5,11 +5,13 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::cli::service::{Door, Failure, Service};
+use crate::cli::service::{Door, Failure, Service, encoded};
 use crate::control::http_client::HttpRequest;
 
-/// Destinations that are asked for.
+/// Destinations of a page.
 const DESTINATIONS: usize = 1_000;
+/// Most pages of a sample. They come by name, and the worst host may be the last.
+const PAGES_MAX: usize = 10;
 /// Hosts in trouble that are kept.
 const HOSTS_MAX: usize = 10;
 
@@ -19,25 +21,33 @@ pub(super) struct Sample {
     at: Instant,
     pub(super) status: Value,
     pub(super) hosts: Vec<Value>,
+    /// Hosts in trouble beyond those.
+    pub(super) more_hosts: usize,
 }
 
 impl Sample {
     /// Asks a node.
     pub(super) fn take(service: &Service) -> Result<Self, Failure> {
-        let status =
-            service.ask(Door::Operators, HttpRequest::bare("GET", "/status?all"))?.document;
-        let path = format!("/destinations?limit={DESTINATIONS}");
-        let mut page = service.ask(Door::Operators, HttpRequest::bare("GET", &path))?.document;
-        let known = match page.get_mut("destinations").map(Value::take) {
-            Some(Value::Array(known)) => known,
-            _ => Vec::new(),
-        };
-        Ok(Self { at: Instant::now(), status, hosts: worst(known) })
+        let status = service.ask(Door::Operators, HttpRequest::bare("GET", "/status?all"))?;
+        let status = status.having("state")?;
+        let mut known = Vec::new();
+        let mut path = format!("/destinations?limit={DESTINATIONS}");
+        for _ in 0..PAGES_MAX {
+            let page = service.ask(Door::Operators, HttpRequest::bare("GET", &path))?;
+            let mut page = page.having("destinations")?;
+            if let Value::Array(destinations) = page["destinations"].take() {
+                known.extend(destinations);
+            }
+            let Some(next) = page["next"].as_str() else { break };
+            path = format!("/destinations?limit={DESTINATIONS}&after={}", encoded(next));
+        }
+        let (hosts, more_hosts) = worst(known);
+        Ok(Self { at: Instant::now(), status, hosts, more_hosts })
     }
 }
 
-/// Those in trouble, the worst first.
-fn worst(known: Vec<Value>) -> Vec<Value> {
+/// Those in trouble, the worst first, and how many there are beyond them.
+fn worst(known: Vec<Value>) -> (Vec<Value>, usize) {
     let number = |host: &Value, member: &str| host[member].as_u64().unwrap_or(0);
     let is_in_trouble = |host: &Value| {
         host["breaker"] != "closed"
@@ -47,11 +57,14 @@ fn worst(known: Vec<Value>) -> Vec<Value> {
     };
     let mut hosts: Vec<Value> = known.into_iter().filter(is_in_trouble).collect();
     let rank = |host: &Value| {
-        (host["breaker"] != "closed", number(host, "queue"), number(host, "failures"))
+        let is_held_up = host["breaker"] != "closed" || host["paused"] == true;
+        let in_a_row = number(&host["failing"], "attempts").max(number(host, "failures"));
+        (is_held_up, number(host, "queue"), in_a_row)
     };
     hosts.sort_by_key(|host| std::cmp::Reverse(rank(host)));
+    let more = hosts.len().saturating_sub(HOSTS_MAX);
     hosts.truncate(HOSTS_MAX);
-    hosts
+    (hosts, more)
 }
 
 /// What happened between two samples of one node.
@@ -179,15 +192,35 @@ pub(super) fn two_samples() -> (Sample, Sample) {
     let at = Instant::now();
     let host = json!({ "destination": "evil\u{1b}]0;x", "breaker": "open", "failures": 3 });
     let well = json!({ "destination": "well", "breaker": "closed", "failures": 0 });
-    let before = Sample { at, status: status(10, 0), hosts: Vec::new() };
+    let before = Sample { at, status: status(10, 0), hosts: Vec::new(), more_hosts: 0 };
     let later = at + std::time::Duration::from_secs(1);
-    let after = Sample { at: later, status: status(110, 1), hosts: worst(vec![well, host]) };
+    let (hosts, more_hosts) = worst(vec![well, host]);
+    let after = Sample { at: later, status: status(110, 1), hosts, more_hosts };
     (before, after)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::shown::word_of;
+
+    #[test]
+    fn the_worst_hosts_are_shown_and_the_others_counted() {
+        let host = |name: &str, breaker: &str, paused: bool, queue: u64, failures: u64| {
+            json!({ "destination": name, "breaker": breaker, "paused": paused, "queue": queue,
+                    "failures": failures })
+        };
+        let mut known: Vec<Value> =
+            (0..20).map(|at| host(&format!("a{at:02}"), "closed", false, 0, 1)).collect();
+        known.push(host("paused", "closed", true, 3, 0));
+        known.push(host("open", "open", false, 9, 4));
+        known.push(host("queue", "closed", false, 70, 1));
+        known.push(host("failing", "closed", false, 0, 7));
+        let (hosts, more) = worst(known);
+        let names: Vec<_> = hosts.iter().map(|host| word_of(&host["destination"])).collect();
+        assert_eq!(names[..5], ["open", "paused", "queue", "failing", "a00"]);
+        assert_eq!((hosts.len(), more), (HOSTS_MAX, 14));
+    }
 
     #[test]
     fn rates_are_of_the_time_between() {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::sample::{Between, CREATES, POPS};
+use super::sample::{Between, CREATES, POPS, Sample};
 use crate::cli::shown::{table, word_of};
 
 /// Cores that are shown one by one.
@@ -44,7 +44,7 @@ pub(super) fn screen(between: &Between<'_>) -> String {
         between.per_second(&["pops_given_up"]),
         between.now("dead_letters")
     );
-    screen + &cores(between) + "\n" + &hosts(&between.after.hosts) + "\n" + &peers(status)
+    screen + &cores(between) + "\n" + &hosts(between.after) + "\n" + &peers(status)
 }
 
 /// The bound of the lateness of this share of the pops.
@@ -80,7 +80,8 @@ fn cores(between: &Between<'_>) -> String {
     table(&rows) + &left_out(between.cores().len(), CORES_MAX)
 }
 
-fn hosts(hosts: &[Value]) -> String {
+fn hosts(after: &Sample) -> String {
+    let hosts = &after.hosts;
     if hosts.is_empty() {
         return "no host in trouble\n".into();
     }
@@ -89,7 +90,7 @@ fn hosts(hosts: &[Value]) -> String {
         let members = ["destination", "breaker", "queue", "failures", "paused"];
         rows.push(members.map(|member| word_of(&host[member])).to_vec());
     }
-    table(&rows)
+    table(&rows) + &left_out(hosts.len() + after.more_hosts, hosts.len())
 }
 
 fn peers(status: &Value) -> String {

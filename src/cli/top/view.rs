@@ -229,10 +229,12 @@ struct Listed {
     head: Vec<&'static str>,
     widths: Vec<u16>,
     rows: Vec<Vec<String>>,
+    /// How many there are beyond the rows.
+    more: usize,
 }
 
 fn draw_tables(frame: &mut Frame<'_>, mut body: Rect, between: &Between<'_>, palette: Palette) {
-    let mut lists = vec![hosts_of(&between.after.hosts), cores_of(between)];
+    let mut lists = vec![hosts_of(between.after), cores_of(between)];
     let members = members_of(&between.after.status);
     // A node alone is its only member.
     let place = usize::from(!lists[0].rows.is_empty());
@@ -240,9 +242,10 @@ fn draw_tables(frame: &mut Frame<'_>, mut body: Rect, between: &Between<'_>, pal
     lists.retain(|list| !list.rows.is_empty());
     let count = lists.len();
     for (place, list) in lists.into_iter().enumerate() {
+        let told = usize::from(list.more > 0);
         // Those that follow keep room for a head, a row and the free row before them.
         let reserved = u16::try_from((count - place - 1) * 3).unwrap_or(u16::MAX);
-        let wanted = u16::try_from(list.rows.len() + 1).unwrap_or(u16::MAX);
+        let wanted = u16::try_from(list.rows.len() + told + 1).unwrap_or(u16::MAX);
         let rows = wanted.min(body.height.saturating_sub(reserved).max(2));
         let area = cut_off(&mut body, rows);
         draw_list(frame, area, list, palette);
@@ -252,9 +255,13 @@ fn draw_tables(frame: &mut Frame<'_>, mut body: Rect, between: &Between<'_>, pal
 
 fn draw_list(frame: &mut Frame<'_>, area: Rect, mut list: Listed, palette: Palette) {
     let room = usize::from(area.height.saturating_sub(1));
-    if list.rows.len() > room && room > 1 {
-        let left_out = list.rows.len() - room + 1;
+    let told = usize::from(list.more > 0);
+    if list.rows.len() + told > room && room > 1 {
+        list.more += list.rows.len() - (room - 1);
         list.rows.truncate(room - 1);
+    }
+    if list.more > 0 && list.rows.len() < room {
+        let left_out = list.more;
         list.rows.push(vec![format!("and {left_out} more")]);
     }
     // In a narrow window the last columns go, and the first one keeps some room.
@@ -292,15 +299,18 @@ fn cores_of(between: &Between<'_>) -> Listed {
         head: vec!["CORE", "TIMERS", "CREATES/S", "POPS/S", "CPU"],
         widths: vec![12, 10, 10, 6],
         rows: between.cores().iter().enumerate().map(row).collect(),
+        more: 0,
     }
 }
 
-fn hosts_of(hosts: &[Value]) -> Listed {
+fn hosts_of(after: &Sample) -> Listed {
+    let hosts = &after.hosts;
     let members = ["destination", "breaker", "queue", "failures", "paused"];
     Listed {
         head: vec!["HOST IN TROUBLE", "BREAKER", "QUEUE", "FAILURES", "PAUSED"],
         widths: vec![10, 10, 9, 7],
         rows: hosts.iter().map(|host| members.map(|name| word_of(&host[name])).to_vec()).collect(),
+        more: after.more_hosts,
     }
 }
 
@@ -312,6 +322,7 @@ fn members_of(status: &Value) -> Listed {
         head: vec!["MEMBER", "LIVENESS", "ROLE", "KEPT BYTES"],
         widths: vec![10, 10, 12],
         rows: members.iter().map(row).collect(),
+        more: 0,
     }
 }
 

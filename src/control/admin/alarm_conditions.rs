@@ -65,7 +65,7 @@ const CRITICAL: Severity = Severity::Critical;
 const WARNING: Severity = Severity::Warning;
 
 /// All conditions.
-pub(super) const CONDITIONS: [Condition; 26] = [
+pub(super) const CONDITIONS: [Condition; 27] = [
     Condition {
         name: "writes-refused",
         severity: CRITICAL,
@@ -141,6 +141,18 @@ pub(super) const CONDITIONS: [Condition; 26] = [
         remedy: "Give each node an instance_id of its own and restart it.",
     },
     Condition {
+        name: "copies-dead",
+        severity: CRITICAL,
+        test: Test::Above(1),
+        figure: |core| core.peers_dead.get(),
+        what: "As many members of the cluster do not answer as a timer has copies (2, where the \
+               client asks for no other number).",
+        effect: "Timers that only these members hold do not pop until one of them is back with \
+                 its journal. Other timers pop.",
+        remedy: "Start these members again on their data directories. chronos cluster leave \
+                 --dead gives up what only they hold.",
+    },
+    Condition {
         name: "pops-given-up",
         severity: CRITICAL,
         test: Test::GrowsBy(1),
@@ -167,8 +179,8 @@ pub(super) const CONDITIONS: [Condition; 26] = [
         test: Test::Above(0),
         figure: |core| core.peers_dead.get(),
         what: "Members of the cluster do not answer.",
-        effect: "Their timers popped 2 s late once and are on time now. Another death may lose \
-                 timers with factor 2.",
+        effect: "Timers of which a living member has a copy popped 2 s late once and are on time \
+                 now. Another death may lose timers with factor 2.",
         remedy: "The page of the cluster shows who believes it. Restart the node, or replace it.",
     },
     Condition {

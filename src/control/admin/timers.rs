@@ -2,8 +2,8 @@
 //! the clients' port. A core puts each answer together; its JSON is written here, off the cores.
 
 use axum::extract::{Path, State};
-use axum::http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
-use axum::http::{StatusCode, Uri};
+use axum::http::header::{CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH, LOCATION, RETRY_AFTER};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
 use super::node_view::NodeView;
@@ -12,7 +12,9 @@ use crate::base::jobs::digest;
 use crate::core::jobs::JOB_PAGE;
 use crate::core::lists::ListAsked;
 use crate::node::clients::document::write_document;
-use crate::node::clients::job_answers::{NO_JOB, job_path, write_job, write_jobs};
+use crate::node::clients::job_answers::{
+    CONDITION_WITH_FILTERS, NO_JOB, job_path, write_job, write_jobs,
+};
 use crate::node::clients::list_answers::{write_count, write_list};
 use crate::node::list_orders::{Ordered, TimerUse};
 use crate::ring;
@@ -40,7 +42,10 @@ pub(super) async fn count(State(view): State<NodeView>, uri: Uri) -> Response {
 }
 
 /// Begins a job that deletes timers.
-pub(super) async fn delete(State(view): State<NodeView>, uri: Uri) -> Response {
+pub(super) async fn delete(State(view): State<NodeView>, headers: HeaderMap, uri: Uri) -> Response {
+    if headers.contains_key(IF_MATCH) || headers.contains_key(IF_NONE_MATCH) {
+        return (StatusCode::BAD_REQUEST, format!("{CONDITION_WITH_FILTERS}\n")).into_response();
+    }
     let query = ListQuery::read_delete(uri.query().unwrap_or(""), JOB_PAGE, ring::now().wall);
     answer(&view, query.map(|query| ListAsked::Delete(query, OPERATOR.into()))).await
 }

@@ -11,6 +11,7 @@ use crate::wire::timer_action::TimerAction;
 use crate::wire::timer_name::{before_action, name_in};
 use crate::wire::timer_path::{PublicId, TimerPath};
 
+use crate::node::clients::job_answers::CONDITION_WITH_FILTERS;
 use crate::node::clients::request_line::RequestLine;
 
 const ABSENT_DELETE: &str = "If-None-Match: expected with PUT, got it with DELETE";
@@ -48,6 +49,10 @@ impl Addressed {
             TimerPath::Named => Some(Box::new(Self::named(line.method, head.path, bytes))),
             TimerPath::Collection if head.has_conditions && line.method == Method::Post => {
                 Self::keyed(bytes, scope).map(Box::new)
+            }
+            TimerPath::Collection if head.has_conditions && line.method == Method::Delete => {
+                let has_one = has_precondition(bytes);
+                has_one.then(|| Box::new(Err(CONDITION_WITH_FILTERS.to_owned())))
             }
             TimerPath::Action(named, action) => {
                 Some(Box::new(Self::acted(bytes, action).map(|timer| {

@@ -12,6 +12,11 @@ use crate::wire::wall_time::write_wall_time;
 pub const NO_JOB: &str = "no such job: no node that was reached has it; it ended long ago, or its \
     node was restarted";
 
+/// The reason where a job is ordered on a condition: it would delete timers of any version.
+pub const CONDITION_WITH_FILTERS: &str = "If-Match, If-None-Match: expected at \
+    /timers/by-name/<name>, got one of them with filters: delete each timer by its name, or leave \
+    the header out";
+
 /// The path of a job.
 pub fn job_path(id: u64) -> String {
     format!("/jobs/{}", String::from_utf8_lossy(&hex_digits(id)))

@@ -124,7 +124,10 @@ impl Service {
         let needs =
             if matches!(paged, Paged::Delete(..)) { DELETES_NEED_TOKENS } else { NEEDS_TOKENS };
         let asked = self.may_list(caller, needs);
-        let asked = asked.and_then(|()| read.map_err(|error| (400, error.to_string())));
+        let asked = asked.and_then(|()| match caller.addressed {
+            Some(Err(reason)) => Err((400, reason.clone())),
+            _ => read.map_err(|error| (400, error.to_string())),
+        });
         let begun = asked.map(|asked| core.list(now, from, asked));
         let served = self.settle(begun, persistence, out);
         self.written += u64::from(served == Served::Written);

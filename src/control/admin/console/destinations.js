@@ -4,7 +4,7 @@ const BREAKERS = { closed: ["well", "good"], open: ["in trouble", "bad"],
   "half-open": ["probed", "warn"] };
 
 function destinationsPage(root) {
-  const place = live("/destinations?limit=200", 3_000, "list of destinations", (answer) =>
+  const place = live("/destinations?limit=1000", 3_000, "list of destinations", (answer) =>
     destinationList(answer, () => place.now()));
   root.append(pageHead("Destinations", "Callback servers that have a rule, or pops that wait, " +
     "run or fail on this node. A rule holds on all nodes.",
@@ -15,15 +15,30 @@ function destinationsPage(root) {
   return place.stop;
 }
 
+const ROWS_MAX = 200;
+
+// What holds a host up comes first, then what waits there, then failures in a row.
+function worseFirst(one, other) {
+  const rank = (it) => [it.breaker !== "closed" || it.paused ? 1 : 0, it.queue ?? 0,
+    it.failing?.attempts ?? it.failures ?? 0];
+  const [ranks, others] = [rank(one), rank(other)];
+  const at = ranks.findIndex((figure, place) => figure !== others[place]);
+  return at < 0 ? 0 : others[at] - ranks[at];
+}
+
 function destinationList(answer, again) {
-  const rows = answer.destinations ?? [];
+  const known = [...(answer.destinations ?? [])].sort(worseFirst);
+  const rows = known.slice(0, ROWS_MAX);
+  const more = known.length - rows.length;
   if (!rows.length) {
     return empty("Nothing waits and nothing fails",
       "No callback server has pops that wait, run or fail on this node, and none has a rule.");
   }
   return [table(destinationColumns(again), rows, "Destinations"),
-    answer.next ? make("div", { class: "foot" }, make("small", {},
-      "There are more; chronos shows the first 200 here.")) : null].filter(Boolean);
+    more || answer.next ? make("div", { class: "foot" }, make("small", {},
+      `… ${count(more)} more` + (answer.next ? ", and more behind them by name: " +
+        "chronos destinations list shows all." : ", less in trouble than these."))) : null,
+  ].filter(Boolean);
 }
 
 function destinationColumns(again) {
