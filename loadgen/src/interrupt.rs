@@ -69,3 +69,22 @@ fn words(done: &Done, flags: &ScenarioFlags) -> Vec<String> {
     );
     lines
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Job, command, job};
+
+    #[test]
+    fn an_ended_run_tells_what_is_left_and_how_to_delete_it() {
+        let matches = command().try_get_matches_from(["x", "post"]).unwrap();
+        let Ok(Job::Scenario(_, flags)) = job(&matches) else { panic!("no scenario") };
+        let mut done = Done { hosts: BTreeSet::new(), answers: Vec::new() };
+        assert_eq!(words(&done, &flags), ["chronos-loadgen: ended by a signal"]);
+        done.hosts.insert(crate::scenario::setup::nobody());
+        done.answers = vec![Arc::new(AtomicU64::new(1_200)), Arc::new(AtomicU64::new(34))];
+        let lines = words(&done, &flags);
+        assert!(lines[0].contains("up to 1 234 timers may be left"), "{lines:?}");
+        assert_eq!(lines[1], "  chronos timer delete --host 127.0.0.1:9");
+    }
+}

@@ -64,8 +64,13 @@ pub fn check(pid: u32, target: SocketAddr) -> Result<(), String> {
     Err(format!("--server-pid {pid} is `{}`, no chronos; {hint}", name.escape_default()))
 }
 
-/// The TCP ports at which a process listens. `None`: its files are not told to this user.
+/// The TCP ports at which a process listens. `None`: its files are not told to this user, or it has
+/// a network of its own (a container), whose ports may have other numbers here.
 fn ports_of(pid: u32) -> Option<BTreeSet<u16>> {
+    let network = |process: &str| fs::read_link(format!("/proc/{process}/ns/net")).ok();
+    if network("self")? != network(&pid.to_string())? {
+        return None;
+    }
     let mut inodes = BTreeSet::new();
     for file in fs::read_dir(format!("/proc/{pid}/fd")).ok()? {
         let Ok(place) = fs::read_link(file.ok()?.path()) else { continue };

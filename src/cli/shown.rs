@@ -83,6 +83,18 @@ pub(super) fn word_of(value: &Value) -> String {
     }
 }
 
+/// Most characters of a name in a table on a terminal.
+const CELL_CHARS_MAX: usize = 40;
+
+/// Returns a cell as a terminal shows it: a long one is cut, as it would make all rows as wide as
+/// itself. A program that reads the table gets the whole cell.
+pub(super) fn cut(cell: String, is_terminal: bool) -> String {
+    if !is_terminal || cell.chars().count() <= CELL_CHARS_MAX {
+        return cell;
+    }
+    cell.chars().take(CELL_CHARS_MAX - 1).chain(['…']).collect()
+}
+
 /// Puts rows of cells under each other. The last cell of a row is not padded.
 pub(super) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -110,6 +122,14 @@ mod tests {
         assert_eq!(clean("Grüße, 世界 ~\\"), "Grüße, 世界 ~\\");
         let cleaned = clean("\u{1b}[2J\r\n\u{202e}\u{9b}\u{7f}\u{feff}");
         assert_eq!(cleaned, "\\u{1b}[2J\\u{d}\\u{a}\\u{202e}\\u{9b}\\u{7f}\\u{feff}");
+    }
+
+    #[test]
+    fn long_cells_are_cut_on_a_terminal_alone() {
+        let (fits, long) = ("ü".repeat(40), "ü".repeat(41));
+        assert_eq!(cut(fits.clone(), true), fits);
+        assert_eq!(cut(long.clone(), false), long);
+        assert_eq!(cut(long, true), format!("{}…", "ü".repeat(39)));
     }
 
     #[test]

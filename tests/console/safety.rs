@@ -10,6 +10,7 @@ use crate::node::{Node, callback_server, timer};
 
 pub const STORIES: &[Story] = &[
     ("safety::text_of_strangers_stays_text", text_of_strangers_stays_text),
+    ("safety::names_that_are_long_or_turn_text_round_are_bounded", names_are_bounded),
     ("safety::what_is_injected_does_not_run", what_is_injected_does_not_run),
 ];
 
@@ -52,6 +53,39 @@ fn text_of_strangers_stays_text() {
         browser.wait("a page", "return document.querySelector('main h1') !== null");
     }
     assert_eq!(browser.script("return window.hacked ?? null", &[]), json!(null));
+}
+
+fn names_are_bounded() {
+    let node = Node::start("");
+    let (host, _) = callback_server(200);
+    let long = "n".repeat(256);
+    node.create_named(&long, &timer(600.0, host));
+    let mut turned = timer(600.0, host);
+    turned["callback"]["http"]["opaque"] = json!("line\nturned \u{202e}text");
+    let turned = node.create_named("turned%E2%80%AEround", &turned);
+    let browser = Browser::open(&node.console());
+    browser.page("/timers", "Timers");
+    browser.wait_for_text("turned\\u{202e}round");
+    browser.wait_for_text(&long);
+    for width in [1_280, 420] {
+        browser.size(width);
+        let beyond = "return Math.max(...[document.documentElement,
+            ...document.querySelectorAll('main .table')]
+            .map((one) => one.scrollWidth - one.clientWidth))";
+        let beyond = browser.script(beyond, &[]).as_i64().expect("a number");
+        assert!(beyond <= 0, "at {width}: {beyond} beyond");
+        browser.picture(&format!("long-name-{width}"));
+    }
+    browser.page(&format!("/timer/{}", turned.trim_start_matches("/timers/")), "Timer");
+    browser.wait_for_text("turned\\u{202e}round");
+    browser.wait_for_text("line\nturned \\u{202e}text");
+    let raw = "return document.body.innerText.includes('\\u202e')";
+    assert_eq!(browser.script(raw, &[]), json!(false));
+
+    browser.press("Token");
+    browser.fill("dialog input", "pasted\u{200b}token\u{e007}");
+    browser.wait_for_text("a character that no token has");
+    assert_eq!(browser.script("return sessionStorage.length", &[]), json!(0));
 }
 
 fn what_is_injected_does_not_run() {

@@ -1,12 +1,14 @@
 //! `chronos timer list` and `count`, and the job that deletes what filters name.
 
+use std::io::IsTerminal;
+
 use clap::Args;
 use serde_json::Value;
 
 use crate::cli::ending::{Ending, NotDone};
 use crate::cli::pages::{ITEMS_MAX, gather};
 use crate::cli::service::{Service, query};
-use crate::cli::shown::{clean, lines_of, table, word_of};
+use crate::cli::shown::{clean, cut, lines_of, table, word_of};
 use crate::cli::timer::document::duration;
 use crate::control::http_client::HttpRequest;
 
@@ -88,7 +90,8 @@ pub(super) fn list(service: &Service, flags: &ListFlags) -> Result<Ending, NotDo
     let limit = usize::try_from(flags.limit).unwrap_or(usize::MAX);
     let found = gather(service, door, ("/timers", "timers"), &parameters, limit)?;
     let mut rows = vec![["ID", "STATE", "DUE", "NAME", "URI"].map(str::to_owned).to_vec()];
-    rows.extend(found.items.iter().map(row_of));
+    let is_terminal = std::io::stdout().is_terminal();
+    rows.extend(found.items.iter().map(|timer| row_of(timer, is_terminal)));
     let mut notes: Vec<String> =
         found.incomplete.iter().map(|told| format!("incomplete: {}", clean(told))).collect();
     if found.has_more {
@@ -98,12 +101,13 @@ pub(super) fn list(service: &Service, flags: &ListFlags) -> Result<Ending, NotDo
     Ok(Ending { notes, ..Ending::done(text, found.document("timers")) })
 }
 
-fn row_of(timer: &Value) -> Vec<String> {
+fn row_of(timer: &Value, is_terminal: bool) -> Vec<String> {
     let location = timer["location"].as_str().unwrap_or("-");
     let id = location.strip_prefix("/timers/").unwrap_or(location);
-    let cells =
-        [&timer["state"], &timer["due-at"], &timer["name"], &timer["callback"]["http"]["uri"]];
-    [clean(id).into_owned()].into_iter().chain(cells.map(word_of)).collect()
+    let name = cut(word_of(&timer["name"]), is_terminal);
+    let [state, due, uri] =
+        [&timer["state"], &timer["due-at"], &timer["callback"]["http"]["uri"]].map(word_of);
+    vec![clean(id).into_owned(), state, due, name, uri]
 }
 
 /// Counts timers.

@@ -77,7 +77,7 @@ function showPulse(answer, error) {
     state.textContent = error.status === 401 ? "token needed" : "no answer";
     return;
   }
-  byId("node-name").textContent = answer.name;
+  byId("node-name").textContent = clean(answer.name);
   state.className = `pill ${NODE_STATES[answer.state] ?? ""}`;
   state.textContent = answer.state;
   const { critical, warning } = answer.alarms;
@@ -107,6 +107,11 @@ async function askForToken() {
     "An empty field forgets it.", "Use",
   { fields: [{ name: "token", label: "Token", type: "password", value: store.token }] });
   if (!said) return;
+  if (/[^ -~]/.test(said.token)) {
+    note("The token has a character that no token has: one that is not shown, or no letter, digit " +
+      "or sign of ASCII. Copy the token again.", true);
+    return;
+  }
   store.token = said.token;
   await learnAccess();
   showAccess();

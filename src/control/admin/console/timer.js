@@ -8,7 +8,7 @@ function oneTimerPage(root, { rest }) {
   const title = make("code", {}, id.slice(0, 16));
   const head = pageHead("Timer", title);
   const place = live(path, 5_000, "single timers", (timer) => {
-    title.textContent = timer.name ?? id.slice(0, 16);
+    title.textContent = clean(timer.name ?? id.slice(0, 16));
     return timerParts(timer, path, () => place.now());
   }, () => make("section", { class: "panel" }, empty("No such timer", "It was cancelled, has " +
     "popped for the last time, or never was. If it was given up it is among the dead letters.",
@@ -108,7 +108,7 @@ function opaqueOf(timer) {
     text.slice(0, OPAQUE_SHOWN));
   const all = text.length > OPAQUE_SHOWN ? button(`Show all ${count(text.length)} characters`,
     (event) => {
-      shown.textContent = text;
+      shown.textContent = cleanLines(text);
       event.target.remove();
     }) : null;
   return make("div", { class: "stack" }, make("small", {}, http.opaque === undefined
