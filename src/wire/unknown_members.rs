@@ -13,8 +13,8 @@ pub const NEVER_POPS: &str = "the timer never pops, because timing.repeat-for is
                               timing.interval; nothing is stored";
 /// Members that are named; others are counted.
 const NAMED_MAX: usize = 3;
-/// Most characters of all members that are named, so that a reason of 200 has them and how many more
-/// there are.
+/// Most characters of all members that are named, so that a reason of 200 has them and how many
+/// more there are.
 const TEXT_CHARS_MAX: usize = 184;
 /// Most characters of a member's name that are told. Longer names are not compared with others,
 /// because that costs the product of their lengths.
@@ -202,7 +202,8 @@ mod tests {
                 ",\"start-time-delta\":-7,\"sequence-number\":1",
                 "",
                 "",
-                ",\"name\":\"a\",\"paused\":true,\"next-pops\":[],\"replicas\":[],\"statistics\":{\"tag-info\":[{\"type\":\"A\"}]}",
+                ",\"name\":\"a\",\"paused\":true,\"next-pops\":[],\"replicas\":[],\
+                 \"statistics\":{\"tag-info\":[{\"type\":\"A\"}]}",
             ),
         ] {
             assert_eq!(told(&body), None, "{body}");
