@@ -154,8 +154,8 @@ pub enum Bug {
     PauseOverlooked = 94,
     /// Each node of a cluster takes the whole rate of a destination.
     RateNotDivided = 95,
-    /// A pop that waits for its destination is attempted although the next rank is about to.
-    DelayedPopKept = 87,
+    /// A rank that a pop waits at because of a rule does not tell the others that it keeps it.
+    RuledPopNotKept = 87,
     /// A pop that is given up leaves no dead letter.
     GivenUpLeavesNoLetter = 90,
     /// A dead letter that leaves for another one is not counted.
@@ -233,7 +233,7 @@ impl Bug {
         Bug::RefusalCountsAsAnswered,
         Bug::PopOfPolicyNotKept,
         Bug::RateNotDivided,
-        Bug::DelayedPopKept,
+        Bug::RuledPopNotKept,
         Bug::ConditionNotJudged,
         Bug::GivenUpLeavesNoLetter,
         Bug::VersionNotCompared,

@@ -4,14 +4,15 @@
 //! - When its turn comes, the pops of its timer that are over by then are given up and counted: a
 //!   repeating timer makes its present pop, not those that it missed. So it is, too, when the rule
 //!   is taken away.
-//! - When the next rank is about to make the pop, it is left to that rank, as a pop that waits for
-//!   a place is. Every rank has the same rules.
+//! - The rank that a pop waits at keeps it while it lives, however long that takes: two ranks that
+//!   wait for one pop would make it at the same time, or in another order. The other ranks ask
+//!   whether it is at it, and come again later. While the destination is paused they do not even
+//!   ask.
 
 use std::sync::Arc;
 
 use crate::base::destinations::DestinationTable;
-use crate::base::ids::{HostId, PeerIndex, ShardIndex, Slot};
-use crate::base::limits::RANK_DELAY_MS;
+use crate::base::ids::{HostId, PeerIndex, PeerSet, ShardIndex, Slot};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
 use crate::wire::dead_letter::GivenUp;
@@ -20,17 +21,13 @@ use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult};
 use super::Shard;
 use super::effects::{HostState, Outbox, Purpose};
 use super::parts::peers::Teller;
-use super::records::{FlowId, Host, Next, Record};
+use super::records::{FlowId, Host, Next, Record, State};
 
 /// Most pops of a rule that are looked at in one turn. Most of them begin or are left to the next
 /// rank.
 const LOOKS_PER_TURN_MAX: usize = 256;
 /// Most messages with orders that are passed on in a turn.
 const ORDERS_PER_TURN_MAX: usize = 128;
-/// So long before the next rank's turn a pop that waits is left to it: a callback that began just
-/// before would still run then, and the next rank would repeat it.
-const BEFORE_NEXT_RANK_MS: u64 = 500;
-const _: () = assert!(BEFORE_NEXT_RANK_MS < RANK_DELAY_MS);
 
 impl Shard {
     /// Takes the rules of destinations that hold from now on. What they let start starts in the
@@ -117,9 +114,7 @@ impl Shard {
             hosts.end_turn(flow, false);
             let Some(slot) = self.records.next_waiting(host) else { continue };
             let record = self.skip_missed(tick, slot);
-            if self.is_left_to_next_rank(tick, &record) {
-                self.hand_over(tick, slot);
-            } else if record.attempts > 0 && self.is_too_old(tick, &record) {
+            if record.attempts > 0 && self.is_too_old(tick, &record) {
                 self.give_up(now, slot, GivenUp::Age, outbox);
             } else if !self.is_doubtful(tick, slot, &record, outbox) {
                 self.attempt(now, slot, &record, host, outbox);
@@ -141,9 +136,41 @@ impl Shard {
         self.is_unheard(slot, record.id) && self.waits_for_others(tick, slot, outbox)
     }
 
-    fn is_left_to_next_rank(&self, tick: Tick, record: &Record) -> bool {
-        let is_its_turn = self.is_next_ranks_turn(tick + BEFORE_NEXT_RANK_MS, record);
-        is_its_turn && !is_planted(Bug::DelayedPopKept)
+    /// Whether a pop waits because of a rule, or has waited for one that was taken away since, at
+    /// whatever rank.
+    #[inline]
+    pub(super) fn is_ruled(&self, record: &Record) -> bool {
+        let hosts = self.records.hosts();
+        hosts.has_ever_had_rules() && hosts.rules(record.authority, self.records.due(record))
+    }
+
+    /// Whether a pop that is due waits here because of a rule. This rank keeps it then.
+    #[inline]
+    pub(super) fn keeps_for_rule(&self, record: &Record) -> bool {
+        record.state == State::Ready && self.is_ruled(record) && !is_planted(Bug::RuledPopNotKept)
+    }
+
+    /// Whether a pop whose destination is paused waits at a rank that comes before this one. Then
+    /// nothing is to be done for it here. What that rank did is asked when the pause is over.
+    pub(super) fn is_left_while_paused(&self, slot: Slot, record: &Record) -> bool {
+        let hosts = self.records.hosts();
+        hosts.has_rules()
+            && record.attempts == 0
+            && hosts.pauses_all_of(record.authority)
+            && !self.peers.is_alone()
+            && !self.ranks_before(record).minus(self.peers.dead()).is_empty()
+            && !self.is_unheard(slot, record.id)
+    }
+
+    /// The nodes that make a pop before this one does.
+    fn ranks_before(&self, record: &Record) -> PeerSet {
+        let placement = self.records.placement_of(record);
+        let promotion = self.config.cluster.promotion;
+        let own_ms = placement.delay_ms(promotion);
+        let ranks = placement.replicas.as_slice().iter().zip(0_u8..);
+        let before = ranks.filter(|(_, rank)| placement.delay_of(Some(*rank), promotion) < own_ms);
+        let peers = before.filter_map(|(&node, _)| self.peers.view.peer_of(node));
+        peers.fold(PeerSet::EMPTY, PeerSet::with).without(self.peers.own())
     }
 
     /// Whether a pop was not tried and may be waiting at another rank because of a rule.

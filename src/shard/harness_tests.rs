@@ -131,6 +131,8 @@ pub struct Cluster {
     /// A node whose callbacks get no answer until [`Cluster::answer_callbacks`].
     pub hung: Option<usize>,
     pub hanging: Vec<(usize, Ticket)>,
+    /// Whether the callbacks of all nodes hang like that.
+    pub all_hang: bool,
     /// Nodes that get no time.
     pub frozen: Vec<(usize, Shard)>,
 }
@@ -150,6 +152,7 @@ impl Cluster {
             outcome: |_, _| CallbackOutcome::Delivered,
             hung: None,
             hanging: Vec::new(),
+            all_hang: false,
             frozen: Vec::new(),
             names,
         };
@@ -306,7 +309,7 @@ impl Cluster {
             let second = (self.now_ms - START_MS) / 1_000;
             let sequence = attempt.ticket.sequence;
             self.pops.push((second, node, sequence));
-            if self.hung == Some(node) {
+            if self.all_hang || self.hung == Some(node) {
                 self.hanging.push((node, attempt.ticket));
                 continue;
             }

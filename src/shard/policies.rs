@@ -40,10 +40,10 @@ impl Shard {
     }
 
     /// Whether the node that is at a pop of this timer may be at it for longer than other timers
-    /// allow.
+    /// allow: because the timer says so, or a rule of its destination.
     pub(super) fn may_take_long(&self, record: &Record) -> bool {
         let attributes = self.attributes_of(record);
-        attributes.retry.is_some() || attributes.timeout_ms.is_some()
+        attributes.retry.is_some() || attributes.timeout_ms.is_some() || self.is_ruled(record)
     }
 
     /// When a rank that waits for another one looks again.
@@ -56,8 +56,11 @@ impl Shard {
     pub(super) fn keeps_pop(&self, tick: Tick, record: &Record) -> bool {
         matches!(record.state, State::BackingOff | State::Ready | State::InFlight)
             && self.records.due(record) <= tick
-            && self.policy_of(record).is_some()
-            && !is_planted(Bug::PopOfPolicyNotKept)
+            && (self.keeps_for_policy(record) || self.keeps_for_rule(record))
+    }
+
+    fn keeps_for_policy(&self, record: &Record) -> bool {
+        self.policy_of(record).is_some() && !is_planted(Bug::PopOfPolicyNotKept)
     }
 
     /// Whether no further attempt follows after so many.

@@ -80,6 +80,10 @@ impl Shard {
     fn pop(&mut self, now: Now, slot: Slot, has_waited: bool, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);
+        if self.is_left_while_paused(slot, &record) {
+            let again = self.look_again_at(tick, &record);
+            return self.records.transition(slot, Next::Armed(again));
+        }
         if self.waits_for_others(tick, slot, outbox) {
             return;
         }
@@ -405,6 +409,7 @@ impl Shard {
             && tick >= self.records.pops_at(record) + RANK_DELAY_MS
             && behind & !self.ranks_of(&placement.replicas, self.peers.dead()) != 0
             && self.policy_of(record).is_none()
+            && !self.is_ruled(record)
     }
 
     /// When the present pop is given up. After a restart the last pop of a timer, which may be long

@@ -1,6 +1,7 @@
 //! Rules of destinations in a cluster: all living nodes together keep the rate (F1), none begins a
-//! callback at a destination that is paused (F3), and a pop that waits at one rank is not made by
-//! another one meanwhile (F5). Nothing else goes wrong in these runs.
+//! callback at a destination that is paused (F3), a pop that waits at one rank or is being made there
+//! is made by no other one (F5), and the numbers of the pops of a timer do not fall (F7). Nothing else
+//! goes wrong in these runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,9 +18,7 @@ use super::world::World;
 
 /// How much later than its moment an attempt may begin, in seconds.
 const LATE_S: f64 = 0.06;
-/// Two ranks that know of a pop are further apart than this.
-const APART_NS: u64 = 300 * MS;
-/// Pops that came due after a rule have waited by no other.
+/// What another rank began or was about to begin before a rule held is over by then.
 const SETTLED_NS: u64 = 5_000 * MS;
 
 /// The rules of the hosts, as they must be seen.
@@ -30,6 +29,10 @@ pub struct Rules {
     taken: BTreeMap<(usize, u16), Vec<Option<Rule>>>,
     /// Since when all cores have the rule of a host.
     strict_ns: Vec<Option<u64>>,
+    /// Since when all cores have had one rule or another of a host.
+    ruled_ns: Vec<Option<u64>>,
+    /// The highest number of a pop that has begun of each timer.
+    highest: BTreeMap<usize, u64>,
     /// Attempts that the rate of a host has not paid for yet, and when that was counted.
     levels: Vec<(f64, u64)>,
     cores: usize,
@@ -43,6 +46,8 @@ impl Rules {
             ordered: vec![None; hosts],
             taken: BTreeMap::new(),
             strict_ns: vec![None; hosts],
+            ruled_ns: vec![None; hosts],
+            highest: BTreeMap::new(),
             levels: vec![(0.0, 0); hosts],
             cores: options.shards[..options.nodes].iter().map(|count| usize::from(*count)).sum(),
             nodes: options.nodes as f64,
@@ -57,33 +62,40 @@ impl Rules {
             let has_all = self.taken.values().filter(has_it).count() == self.cores;
             if has_all && self.strict_ns[host].is_none() {
                 (self.strict_ns[host], self.levels[host]) = (Some(now_ns), (0.0, now_ns));
+                let is_ruled = self.ordered[host].is_some();
+                self.ruled_ns[host] = is_ruled.then(|| self.ruled_ns[host].unwrap_or(now_ns));
             }
         }
     }
 
-    /// Checks F1, F3 and F5 for a callback that begins, beside others of the same pop.
+    /// Checks F1, F3, F5 and F7 for a callback that begins, beside others of the same pop.
     pub fn begin(
         &mut self,
         place: CoreAt,
-        host: u32,
-        now_ns: u64,
+        (host, now_ns): (u32, u64),
+        (name, sequence): (usize, u64),
         others: &[Attempted],
     ) -> Checked {
         let host = host as usize;
+        let highest = self.highest.entry(name).or_default();
+        let has_fallen = sequence < *highest;
+        *highest = sequence.max(*highest);
         let rule = self.taken.get(&(place.node, place.core)).and_then(|taken| taken[host]);
         let Some(rule) = rule else { return Ok(()) };
         if rule.is_paused {
             return broken("F3", format!("{place:?} begins at host {host}, which is paused"));
         }
-        let Some(strict_ns) = self.strict_ns[host] else { return Ok(()) };
-        let is_at_once = |other: &&Attempted| {
-            let is_running = other.told.is_none() && now_ns - other.begun_ns < APART_NS;
-            other.place.node != place.node && is_running
-        };
-        if let Some(other) = others.iter().find(is_at_once)
-            && other.begun_ns > strict_ns + SETTLED_NS
-        {
+        let is_settled = self.ruled_ns[host].is_some_and(|since_ns| now_ns > since_ns + SETTLED_NS);
+        let is_at_once =
+            |other: &&Attempted| other.told.is_none() && other.place.node != place.node;
+        if is_settled && let Some(other) = others.iter().find(is_at_once) {
             return broken("F5", format!("{place:?} at {now_ns} beside {other:?}"));
+        }
+        if is_settled && has_fallen {
+            return broken("F7", format!("{place:?} at {now_ns}: {name} falls to {sequence}"));
+        }
+        if self.strict_ns[host].is_none() {
+            return Ok(());
         }
         let Some(rate) = rule.per_1000_s else { return Ok(()) };
         let per_s = f64::from(rate) / 1_000.0;

@@ -425,7 +425,7 @@ impl World {
         self.model.keeps_policy(place, self.now_ns, name, ticket.sequence)?;
         self.model.attempt(place, self.now_ns, name, ticket.sequence)?;
         let pops = self.model.pops.entry((name, ticket.sequence)).or_default();
-        self.rules.begin(place, host, self.now_ns, pops)?;
+        self.rules.begin(place, (host, self.now_ns), (name, ticket.sequence), pops)?;
         let at = pops.len();
         let is_doubled = pops.iter().any(|other| other.served_ns.is_some());
         let key = (name as u64) << 32 ^ ticket.sequence << 12 ^ at as u64;

@@ -63,6 +63,8 @@ pub(super) struct Flow {
 pub(super) struct Flows {
     pub own: ShardIndex,
     pub share: Share,
+    /// When some rule last ceased to hold.
+    pub unruled_at: Tick,
     pub table: Arc<DestinationTable>,
     /// One for each rule, in the order of the table.
     pub flows: Vec<Flow>,
@@ -79,6 +81,7 @@ impl Flows {
         Self {
             own,
             share: Share::WHOLE,
+            unruled_at: Tick(0),
             table: Arc::default(),
             flows: Vec::new(),
             wakes: BTreeSet::new(),

@@ -7,6 +7,7 @@ use crate::base::ids::{HostId, ShardIndex};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
 
+use super::authorities::AuthorityId;
 use super::flows::{Flow, FlowId};
 use super::hosts::{Host, Hosts};
 
@@ -20,6 +21,10 @@ impl Hosts {
         flows.flows.resize_with(flows.table.all().len(), Flow::default);
         flows.wakes.clear();
         flows.waiters.clear();
+        let has_gone = |one: &Destination| flows.table.find(&one.name).is_none();
+        if !former.is_hold() && former.all().iter().any(has_gone) {
+            flows.unruled_at = tick;
+        }
         let mut waiting = Vec::new();
         for (place, host) in (0..).zip(&mut self.places) {
             let Some(host) = host else { continue };
@@ -76,6 +81,35 @@ impl Hosts {
     pub fn flow_of(&self, host: HostId) -> Option<FlowId> {
         let flow = self.get(host).flow;
         (flow != FlowId::NONE).then_some(flow)
+    }
+
+    /// Whether there is any rule, or was since this core began.
+    #[inline]
+    pub fn has_ever_had_rules(&self) -> bool {
+        self.has_rules() || self.flows.unruled_at > Tick(0)
+    }
+
+    /// Whether a pop that was due then waits for a rule, or may have waited for one that was taken
+    /// away since. A host without a lane is taken for one of the rule that was taken away last.
+    pub fn rules(&self, authority: AuthorityId, due: Tick) -> bool {
+        let (has_rule, unruled_at) = match self.host_of(authority) {
+            Some(host) => (host.has_rule(), host.unruled_at),
+            None => (self.rule_of(authority) != FlowId::NONE, self.flows.unruled_at),
+        };
+        has_rule || due <= unruled_at
+    }
+
+    /// The rule that holds for a host with a lane or without.
+    fn rule_of(&self, authority: AuthorityId) -> FlowId {
+        match self.host_of(authority) {
+            Some(host) => host.flow,
+            None => self.flows.of(self.authorities.text(authority)),
+        }
+    }
+
+    /// Whether the rule of a host with a lane or without lets no attempt begin.
+    pub fn pauses_all_of(&self, authority: AuthorityId) -> bool {
+        self.pauses(self.rule_of(authority))
     }
 
     /// Whether a rule holds for a host that no attempt begins at.
