@@ -127,6 +127,26 @@ fn one_timer_is_shown_with_its_replicas_and_next_pops_and_deleted() {
 }
 
 #[test]
+fn the_admin_port_takes_no_order_that_has_a_condition() {
+    let node = Node::start(2, "");
+    let body = document("3600", None, "http://127.0.0.1:9/never", "x");
+    let (path, named) = (node.create(&body), "/timers/by-name/conditional");
+    assert_eq!(node.request("PUT", named, &body).status, 200);
+    for condition in ["If-Match: \"0000000000000001\"", "If-None-Match: *"] {
+        let lines = format!("{ORDER}{condition}\r\n");
+        for timer in [path.as_str(), named] {
+            let deletes = ask(node.admin, "DELETE", timer, &lines);
+            let runs = ask(node.admin, "POST", &format!("{timer}/run-now"), &lines);
+            for answer in [deletes, runs] {
+                assert_eq!(answer.status, 400, "{answer:?}");
+                assert!(answer.text().contains("expected at the port of clients"), "{answer:?}");
+            }
+            assert_eq!(ask(node.admin, "GET", timer, "").status, 200, "it is there");
+        }
+    }
+}
+
+#[test]
 fn nonsense_for_a_timer_is_refused() {
     let node = Node::shared();
     for path in ["/timers/x", "/timers/0-1", "/timers/%00", "/timers/1234567890abcdef-99", "/none"]

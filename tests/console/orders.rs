@@ -14,6 +14,7 @@ pub const STORIES: &[Story] = &[
     ("orders::a_timer_is_run_now", a_timer_is_run_now),
     ("orders::a_destination_is_paused_and_resumed", a_destination_is_paused_and_resumed),
     ("orders::dead_letters_are_replayed", dead_letters_are_replayed),
+    ("orders::long_work_is_seen", long_work_is_seen),
 ];
 
 /// Enter, as WebDriver names it.
@@ -132,4 +133,28 @@ fn dead_letters_are_replayed() {
     browser.script("document.querySelector('dialog button[type=submit]').click()", &[]);
     browser.wait_for_text("The dead letter is deleted.");
     until("no letter", PATIENCE, || (letters() == Some(0)).then_some(()));
+}
+
+/// A job that deletes timers, and what a node has to do for long.
+fn long_work_is_seen() {
+    let node = Node::start("");
+    let (host, _) = callback_server(200);
+    let browser = Browser::open(&node.console());
+    browser.page("/timers", "Timers");
+    browser.wait_for_text("No such timer");
+    (0..7).for_each(|_| drop(node.create(&timer(600.0, host))));
+    assert_eq!(node.order("DELETE", "/timers?tag=CALL", "").status, 202);
+    browser.wait_for_text("7 timers deleted");
+    assert!(browser.text("main .job").contains("tag=CALL"), "{}", browser.text("main"));
+    browser.picture("jobs");
+    // How a part looks that no node shows for long enough.
+    browser.page("/", "Overview");
+    let work = json!([{ "what": "resynchronisation", "percent": 40, "left_s": 30,
+        "text": "4000 of 10000 timers compared with the other nodes" }]);
+    let script = "byId('main').prepend(...workPanel(arguments[0]));\
+                  return document.querySelector('.progress').getAttribute('aria-valuenow')";
+    assert_eq!(browser.script(script, &[work]), json!("40"));
+    assert!(browser.text("main").contains("about 30 s left"), "{}", browser.text("main"));
+    browser.picture("work");
+    assert_eq!(browser.errors(), [""; 0]);
 }

@@ -2,8 +2,8 @@
 //! it with its replicas and its next pops.
 
 use axum::extract::{Path, State};
-use axum::http::header::{CONTENT_TYPE, LOCATION};
-use axum::http::{StatusCode, Uri};
+use axum::http::header::{CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH, LOCATION};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
@@ -24,6 +24,9 @@ use crate::wire::timer_path::{TimerPath, parse_path, write_public_id};
 /// Most pops that are told in advance.
 const NEXT_POPS: usize = 5;
 const NO_ACTION: &str = "no such order for a timer; expected pause, resume or run-now\n";
+/// An order that went on although its condition is not met would be worse than none.
+const CONDITION: &str = "If-Match, If-None-Match: expected at the port of clients, got one of them \
+                         at the admin port: send the request there, or leave the header out\n";
 
 /// Shows the timer of an id.
 pub(super) async fn show(State(view): State<NodeView>, Path(id): Path<String>) -> Response {
@@ -31,7 +34,14 @@ pub(super) async fn show(State(view): State<NodeView>, Path(id): Path<String>) -
 }
 
 /// Deletes the timer of an id.
-pub(super) async fn delete(State(view): State<NodeView>, Path(id): Path<String>) -> Response {
+pub(super) async fn delete(
+    State(view): State<NodeView>,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+) -> Response {
+    if has_condition(&headers) {
+        return (StatusCode::BAD_REQUEST, CONDITION).into_response();
+    }
     by_id(&view, &id, TimerUse::Delete).await
 }
 
@@ -41,15 +51,26 @@ pub(super) async fn show_named(State(view): State<NodeView>, uri: Uri) -> Respon
 }
 
 /// Deletes the timer of a name.
-pub(super) async fn delete_named(State(view): State<NodeView>, uri: Uri) -> Response {
+pub(super) async fn delete_named(
+    State(view): State<NodeView>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Response {
+    if has_condition(&headers) {
+        return (StatusCode::BAD_REQUEST, CONDITION).into_response();
+    }
     by_name(&view, uri.path(), TimerUse::Delete).await
 }
 
 /// Pauses, resumes or runs the timer of an id.
 pub(super) async fn act(
     State(view): State<NodeView>,
+    headers: HeaderMap,
     Path((id, action)): Path<(String, String)>,
 ) -> Response {
+    if has_condition(&headers) {
+        return (StatusCode::BAD_REQUEST, CONDITION).into_response();
+    }
     match TimerAction::ALL.into_iter().find(|known| known.name() == action) {
         Some(action) => by_id(&view, &id, TimerUse::Act(action)).await,
         None => (StatusCode::NOT_FOUND, NO_ACTION).into_response(),
@@ -57,13 +78,25 @@ pub(super) async fn act(
 }
 
 /// Pauses, resumes or runs the timer of a name.
-pub(super) async fn act_named(State(view): State<NodeView>, uri: Uri) -> Response {
+pub(super) async fn act_named(
+    State(view): State<NodeView>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Response {
+    if has_condition(&headers) {
+        return (StatusCode::BAD_REQUEST, CONDITION).into_response();
+    }
     match parse_path(uri.path()) {
         TimerPath::NamedAction(action) => {
             by_name(&view, before_action(uri.path()), TimerUse::Act(action)).await
         }
         _ => (StatusCode::NOT_FOUND, NO_ACTION).into_response(),
     }
+}
+
+/// Whether a request depends on how the timer is.
+pub(super) fn has_condition(headers: &HeaderMap) -> bool {
+    headers.contains_key(IF_MATCH) || headers.contains_key(IF_NONE_MATCH)
 }
 
 async fn by_id(view: &NodeView, id: &str, wanted: TimerUse) -> Response {

@@ -2,11 +2,12 @@
 //! the clients' port. A core puts each answer together; its JSON is written here, off the cores.
 
 use axum::extract::{Path, State};
-use axum::http::header::{CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH, LOCATION, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
 use super::node_view::NodeView;
+use super::one_timer::has_condition;
 use crate::base::ids::TimerId;
 use crate::base::jobs::digest;
 use crate::core::jobs::JOB_PAGE;
@@ -43,7 +44,7 @@ pub(super) async fn count(State(view): State<NodeView>, uri: Uri) -> Response {
 
 /// Begins a job that deletes timers.
 pub(super) async fn delete(State(view): State<NodeView>, headers: HeaderMap, uri: Uri) -> Response {
-    if headers.contains_key(IF_MATCH) || headers.contains_key(IF_NONE_MATCH) {
+    if has_condition(&headers) {
         return (StatusCode::BAD_REQUEST, format!("{CONDITION_WITH_FILTERS}\n")).into_response();
     }
     let query = ListQuery::read_delete(uri.query().unwrap_or(""), JOB_PAGE, ring::now().wall);

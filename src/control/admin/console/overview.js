@@ -89,6 +89,16 @@ function duePanel(due) {
       `/timers?state=${encodeURIComponent(name)}`, { class: "tag" })))];
 }
 
+// Work that takes long, as a start from a journal or a comparison with the other nodes.
+function workPanel(work) {
+  if (!work?.length) return [];
+  return [panel("Under way", ...work.map((one) => make("div", { class: "stack" },
+    make("p", { class: "row" }, pill(`${one.percent}${TIED}%`, "warn"), one.text,
+      isNumber(one.left_s) ? make("small", {}, `about ${lasting(one.left_s * 1_000)} left`)
+        : null),
+    progress(one.percent, 100, one.what))))];
+}
+
 function overviewPage(root) {
   const figures = make("div", { class: "figures" }, loading());
   const charts = {
@@ -104,10 +114,11 @@ function overviewPage(root) {
   };
   const due = make("div", { class: "stack" }, loading());
   const trouble = make("div");
+  const work = make("div");
   const node = facts([]);
   root.append(
     pageHead("Overview", "This node, now and over the last five minutes."),
-    trouble, figures,
+    trouble, work, figures,
     make("div", { class: "columns" }, panel("Lateness of pops", charts.lateness.node),
       panel("Pops", charts.pops.node), panel("Creates", charts.creates.node),
       panel("Timers held", charts.timers.node)),
@@ -118,6 +129,7 @@ function overviewPage(root) {
       figures.replaceChildren(...(error ? [] : [loading()]));
       return;
     }
+    work.replaceChildren(...workPanel(answer.work));
     figures.replaceChildren(...overviewFigures(answer));
     Object.values(charts).forEach((chart) => chart.show(pulse.samples));
     due.replaceChildren(...[duePanel(answer.due)].flat().filter(Boolean));

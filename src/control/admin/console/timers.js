@@ -71,12 +71,41 @@ const TIMER_COLUMNS = [
   } },
 ];
 
+const JOB_MOODS = { running: "warn", done: "good", stopped: "bad" };
+const JOBS_SHOWN_MAX = 10;
+
+// Jobs that delete timers, while there are any.
+function jobsPanel({ jobs, incomplete }) {
+  if (!jobs.length) return make("div");
+  return panel("Jobs that delete timers", incompleteNotice(incomplete),
+    ...jobs.slice(0, JOBS_SHOWN_MAX).map(jobRow),
+    jobs.length > JOBS_SHOWN_MAX ? make("small", {}, `${jobs.length - JOBS_SHOWN_MAX} more: ` +
+      "chronos jobs list") : null);
+}
+
+function jobRow(job) {
+  const isRunning = job.state === "running";
+  const filter = Object.entries(job.filter).map(([name, value]) => `${name}=${value}`).join("  ");
+  const words = [`${plural(job.deleted, "timer", "timers")} deleted`,
+    job.failed ? `${count(job.failed)} could not be` : "",
+    !isRunning && job.complete === false ? "a node was not reached: order it again" : ""];
+  const stop = () => obey("DELETE", `/jobs/${encodeURIComponent(job.id)}`, undefined,
+    "The job is stopped.", "stopping jobs");
+  return make("div", { class: "stack job" },
+    make("p", { class: "row" }, pill(job.state, JOB_MOODS[job.state]),
+      make("span", { class: "mono" }, filter), words.filter(Boolean).join(", "),
+      isRunning ? orderButton("Stop", stop) : null),
+    isRunning ? progress(job.deleted, job.seen, "Timers deleted of those found") : null);
+}
+
 function timersPage(root, { query }) {
   const found = make("div", { class: "stack" }, loading("Searching …"));
+  const jobs = live("/jobs", 5_000, "jobs", jobsPanel);
   root.append(
     pageHead("Timers", "The timers of all nodes of the site. An id leads to its timer at once."),
     make("section", { class: "panel" }, make("div", { class: "inside" }, timerForm(query))),
-    make("section", { class: "panel" }, make("header", {}, make("h2", {}, "Found")), found));
+    make("section", { class: "panel" }, make("header", {}, make("h2", {}, "Found")), found),
+    jobs.node);
   const all = [];
   let isLeft = false;
   const search = async (cursor) => {
@@ -92,7 +121,10 @@ function timersPage(root, { query }) {
     }
   };
   search(null);
-  return () => { isLeft = true; };
+  return () => {
+    isLeft = true;
+    jobs.stop();
+  };
 }
 
 // A page of a list. A version without name-prefix finds whole names.
