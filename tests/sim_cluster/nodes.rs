@@ -136,16 +136,17 @@ impl World {
         let incarnation = (node as u64) << 32 | life;
         let identity = Identity { incarnation, ..Identity::default() };
         let ports = mesh(ShardCount::new(shards), self.options.mesh_queue_max);
-        booted.cores = ports
-            .into_iter()
-            .enumerate()
-            .map(|(own, port)| {
-                let own = own as u16;
-                let config = self.options.config((node, member), own, view.clone());
-                let core = Core::with_identity(config, port, identity.clone(), now);
-                Some(CoreDriver::new(CoreAt { node, life, core: own }, core, now))
-            })
-            .collect();
+        let make = |(own, port)| {
+            let place = CoreAt { node, life, core: own };
+            let config = self.options.config((node, member), own, view.clone());
+            let mut core = Core::with_identity(config, port, identity.clone(), now);
+            if let Some(rules) = self.rules_at_start(place) {
+                core.set_flow_rules(now, rules);
+            }
+            Some(CoreDriver::new(place, core, now))
+        };
+        let cores = (0..).zip(ports).map(make).collect();
+        self.nodes[node].cores = cores;
         self.read_disk(node)?;
         self.model.disturbances.up(node, self.now_ns);
         self.trace.add(self.now_ns, "boot", [node as u64, life, 0, 0]);

@@ -145,11 +145,12 @@ impl Options {
         drawn
     }
 
-    /// Makes enough come due for a rate to be too low. Nothing else goes wrong.
+    /// Makes enough come due for a rate to be too low. Hosts and clocks do well.
     fn with_rules(self) -> Self {
         Self {
             operations: 100,
             hosts: 1,
+            host_trouble: false,
             interval_ms_max: 6_000,
             has_clock_steps: false,
             lost_reply_percent: 0,

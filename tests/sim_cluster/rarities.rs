@@ -115,6 +115,7 @@ impl Rarities {
                 (Rarity::Policies | Rarity::Holds, _) => 2 * PERCENT,
                 (Rarity::NoRoom | Rarity::WrongClock, _) => PERCENT,
                 (Rarity::Rules, Trouble::None) if !has_operator => RULES_PERCENT,
+                (Rarity::Rules, Trouble::OneAtATime) if !has_operator => PERCENT,
                 (Rarity::Rules, _) => 0,
                 (Rarity::OldFiles, _) | (_, Trouble::None) => 0,
                 _ => PERCENT,

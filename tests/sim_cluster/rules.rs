@@ -1,7 +1,7 @@
 //! Rules of destinations in a cluster: all living nodes together keep the rate (F1), none begins a
 //! callback at a destination that is paused (F3), a pop that waits at one rank or is being made there
-//! is made by no other one (F5), and the numbers of the pops of a timer do not fall (F7). Nothing else
-//! goes wrong in these runs.
+//! is made by no other one (F5), and the numbers of the pops of a timer do not fall (F7). Where nodes
+//! die and links break, only F3 is checked, beside what holds without rules: nothing is lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use kit::simulator::random::Stream;
 use super::driver::Input;
 use super::model::{Attempted, Checked, MS, broken};
 use super::network::CoreAt;
-use super::options::Options;
+use super::options::{Options, Trouble};
 use super::story_plan::Fault;
 use super::world::World;
 
@@ -37,6 +37,8 @@ pub struct Rules {
     levels: Vec<(f64, u64)>,
     cores: usize,
     nodes: f64,
+    /// Whether nothing else goes wrong.
+    is_quiet: bool,
 }
 
 impl Rules {
@@ -51,6 +53,7 @@ impl Rules {
             levels: vec![(0.0, 0); hosts],
             cores: options.shards[..options.nodes].iter().map(|count| usize::from(*count)).sum(),
             nodes: options.nodes as f64,
+            is_quiet: options.trouble == Trouble::None,
         }
     }
 
@@ -84,6 +87,9 @@ impl Rules {
         let Some(rule) = rule else { return Ok(()) };
         if rule.is_paused {
             return broken("F3", format!("{place:?} begins at host {host}, which is paused"));
+        }
+        if !self.is_quiet {
+            return Ok(());
         }
         let is_settled = self.ruled_ns[host].is_some_and(|since_ns| now_ns > since_ns + SETTLED_NS);
         let is_at_once =
@@ -154,6 +160,14 @@ impl World {
     /// Takes every rule back.
     pub fn end_rules(&mut self) {
         (0..self.options.hosts).for_each(|host| self.order(host, None));
+    }
+
+    /// The rules that hold for a node as it starts: it begins no callback before it knows them.
+    pub fn rules_at_start(&mut self, place: CoreAt) -> Option<Arc<DestinationTable>> {
+        let table = self.tables.get(place.node)?;
+        let ordered = self.rules.ordered.clone();
+        self.rules.take(place, &ordered, self.now_ns);
+        (!table.all().is_empty()).then(|| Arc::clone(table))
     }
 
     /// Notes that a core takes rules.
