@@ -1,20 +1,25 @@
 //! What operators order for destinations at one node holds in the whole cluster, outlives restarts,
 //! and makes no pop come twice.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use kit::callbacks::{Reaction, serve};
 use kit::client::{Answer, request_with};
-use kit::runner::Story;
+use kit::noise;
+use kit::runner::{Story, disturbed};
 use serde_json::Value;
 
 use super::harness::{Cluster, until};
 use super::sink::Sink;
-use super::timers::Order;
+use super::timers::{Order, STALLED};
 
 pub const STORIES: &[Story] = &[
     ("an_order_reaches_all_nodes_and_one_that_returns_empty", an_order_reaches_all),
     ("a_node_that_returns_with_nothing_calls_no_paused_destination", a_node_that_returns_waits),
     ("the_living_nodes_share_a_rate", the_living_nodes_share_a_rate),
+    ("pops_that_wait_for_a_rule_come_one_at_a_time_and_in_order", one_at_a_time_and_in_order),
 ];
 
 const TWO: [usize; 2] = [0, 1];
@@ -148,4 +153,57 @@ fn the_living_nodes_share_a_rate() {
         (seen.len() == 200).then_some(())
     });
     assert!(sink.pops().len() <= 203, "{}", sink.pops().len());
+}
+
+/// What has begun of a timer: when, its number, and when it was over.
+type Calls = BTreeMap<String, Vec<(Instant, u64, Option<Instant>)>>;
+
+/// The server takes half a second, so two ranks that act at once are seen. No timer has a policy.
+fn one_at_a_time_and_in_order() {
+    let cluster = Cluster::running(&[0, 1, 2]);
+    let calls: Arc<Mutex<Calls>> = Arc::default();
+    let noted = Arc::clone(&calls);
+    let (address, _) = serve("127.0.0.1:0".parse().expect("an address"), move |callback| {
+        let place = {
+            let mut calls = noted.lock().expect("nobody panics with it");
+            let of_timer = calls.entry(callback.path.clone()).or_default();
+            of_timer.push((callback.at, callback.sequence(), None));
+            of_timer.len() - 1
+        };
+        std::thread::sleep(Duration::from_millis(500));
+        let mut calls = noted.lock().expect("nobody panics with it");
+        calls.get_mut(&callback.path).expect("it was noted")[place].2 = Some(Instant::now());
+        Reaction::Status(200)
+    });
+    let name = address.to_string();
+    let began = Instant::now();
+    assert_eq!(order(&cluster, 0, "PUT", &name, r#"{"paused": true}"#).status, 200);
+    await_shown(&cluster, &[0, 1, 2], &name, "paused", &true.into());
+    for timer in 0..60 {
+        let each = Order::once(1_000).times(600).factor(3);
+        let document = each.document(&format!("http://{address}/{timer}"), "x");
+        let answer = cluster.request(timer % 3, "POST", "/timers", &document);
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    let begun = || {
+        let calls = calls.lock().expect("nobody panics with it");
+        calls.values().map(Vec::len).sum::<usize>()
+    };
+    // The second and the third rank have had their turn, too.
+    std::thread::sleep(Duration::from_secs(6));
+    for rule in [r#"{"max-in-flight": 6}"#, r#"{"rate-per-second": 30}"#, ""] {
+        let method = if rule.is_empty() { "DELETE" } else { "PUT" };
+        assert_eq!(order(&cluster, 1, method, &name, rule).status, 200);
+        let before = begun();
+        until("pops to be made", || (begun() >= before + 100).then_some(()));
+    }
+    if noise::since(began) >= STALLED {
+        disturbed("nodes may have taken each other for dead");
+    }
+    for (path, calls) in calls.lock().expect("nobody panics with it").iter() {
+        for pair in calls.windows(2) {
+            let is_over = pair[0].2.is_some_and(|over| over <= pair[1].0);
+            assert!(is_over && pair[0].1 < pair[1].1, "{path}: {pair:?} of {calls:?}");
+        }
+    }
 }
