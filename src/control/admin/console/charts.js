@@ -12,8 +12,9 @@ function niceTop(value) {
   return [1, 2, 5, 10].map((step) => step * power).find((top) => top >= value);
 }
 
-// series: [{ name, of: (sample) => number or null }]; format writes a figure.
-function lineChart(label, series, format) {
+// series: [{ name, of: (sample) => number or null }]; format writes a figure. isWhole: there are no
+// halves of what is counted.
+function lineChart(label, series, format, isWhole = false) {
   const svg = draw("svg", { role: "img", "aria-label": `${label}: no figures yet` });
   const keys = series.map((one, place) => {
     const latest = make("b", {}, NOTHING);
@@ -34,7 +35,8 @@ function lineChart(label, series, format) {
     const x = (at) => CHART.left + inner * (1 - (now - at) / span);
     const tall = CHART.height - CHART.top - CHART.bottom;
     const y = (figure) => CHART.top + tall * (1 - figure / top);
-    svg.replaceChildren(...axes(width, top, y, format, span), ...series.flatMap((one, place) =>
+    svg.replaceChildren(...axes(width, isWhole && top % 2 ? [0, top] : [0, top / 2, top], y, format,
+      span), ...series.flatMap((one, place) =>
       lineOf(since, one, place, { x, y })));
     const words = series.map((one, place) => {
       const last = since.length ? one.of(since[since.length - 1]) : null;
@@ -47,9 +49,9 @@ function lineChart(label, series, format) {
   return { node: make("div", { class: "chart", "data-name": label }, svg, legend), show };
 }
 
-function axes(width, top, y, format, span) {
+function axes(width, figures, y, format, span) {
   const right = width - CHART.right;
-  const lines = [0, top / 2, top].map((figure) => [
+  const lines = figures.map((figure) => [
     draw("line", { class: "grid", x1: CHART.left, x2: right, y1: y(figure), y2: y(figure) }),
     draw("text", { x: CHART.left - 8, y: y(figure) + 4, "text-anchor": "end" }, format(figure)),
   ]);

@@ -63,7 +63,7 @@ function overviewFigures(answer) {
     figure("Pops", [rate(latest.pops), "/s"],
       `${count(counters.pops_delivered)} delivered since the start`),
     figure("Lateness, p99", split(lasting(latest.p99)), isNumber(latest.p99)
-      ? `p50 ${lasting(latest.p50)}` : "no pop in the last 2 s"),
+      ? `p50 ${lasting(latest.p50)}` : `no pop in the last 2${TIED}s`),
     figure("Oldest overdue", overdue > 0 ? split(lasting(overdue)) : "none",
       `${count(gauges.pops_waiting)} pops wait, ${count(gauges.pops_in_flight)} run`,
       overdue > 5_000 ? "is-bad" : overdue > 1_000 ? "is-warn" : ""),
@@ -110,7 +110,8 @@ function overviewPage(root) {
       { name: "p50", of: (sample) => sample.p50 }], lasting),
     creates: lineChart("Creates per second",
       [{ name: "creates /s", of: (sample) => sample.creates }], rate),
-    timers: lineChart("Timers held", [{ name: "held", of: (sample) => sample.timers }], count),
+    timers: lineChart("Timers held", [{ name: "held", of: (sample) => sample.timers }], count,
+    true),
   };
   const due = make("div", { class: "stack" }, loading());
   const trouble = make("div");
