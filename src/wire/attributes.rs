@@ -328,7 +328,8 @@ pub struct Attributes<'a> {
     pub report: Option<Reported>,
 }
 
-/// Whether many timers are likely to have the same attribute of this kind (`wire::common_attributes`).
+/// Whether many timers are likely to have the same attribute of this kind
+/// (`wire::common_attributes`).
 pub(super) fn is_common(kind: u8) -> bool {
     let is_look = matches!(kind, BINARY | METHOD | CONTENT_TYPE | HEADERS);
     let is_told = matches!(kind, ON_SUCCESS | ON_FAILURE | DEAD_LETTER_URI);

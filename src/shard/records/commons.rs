@@ -10,9 +10,8 @@
 use ahash::RandomState;
 use hashbrown::HashTable;
 
-use super::{Record, Records};
 use crate::base::planted::{Bug, is_planted};
-use crate::timer::definition::{Content, has_attributes, with_attributes};
+use crate::timer::definition::{Content, with_attributes};
 use crate::wire::common_attributes::{STAND_IN_BYTES, common_of, own_of};
 
 /// Most sets of a shard.
@@ -95,9 +94,9 @@ impl Commons {
         }
         let hash = self.hasher.hash_one(&self.wanted) as u32;
         let number = self.find(hash).or_else(|| self.insert(hash))?;
-        let set = &mut self.sets[number as usize];
-        set.timers += 1;
-        self.spared_bytes += spared(&set.attributes);
+        let Set { attributes: set, timers, .. } = &mut self.sets[number as usize];
+        *timers += 1;
+        self.spared_bytes += spared(set);
         let (mut own, mut kept) = (Vec::new(), Vec::new());
         own_of(&attributes, number, &mut own);
         with_attributes(&content, &own, &mut kept);
@@ -125,6 +124,11 @@ impl Commons {
     /// By how much the contents of all timers are shorter than they would be, in bytes.
     pub fn spared_bytes(&self) -> u64 {
         self.spared_bytes
+    }
+
+    /// By how much a content is shorter that has the set of this number, in bytes.
+    pub fn spared_by(&self, number: u32) -> usize {
+        spared(self.get(number)) as usize
     }
 
     /// Bytes of memory held.
@@ -190,6 +194,12 @@ impl Commons {
         std::mem::replace(place, mark) == mark
     }
 
+    /// Forgets which sets were met.
+    #[cfg(test)]
+    pub fn forget_met(&mut self) {
+        self.met = Box::default();
+    }
+
     fn count_bytes(&mut self) {
         self.bytes = self.set_bytes
             + self.sets.capacity() * size_of::<Set>()
@@ -204,66 +214,6 @@ fn spared(attributes: &[u8]) -> u64 {
     attributes.len().saturating_sub(STAND_IN_BYTES) as u64
 }
 
-/// What timers have in common, and what each has.
-impl Records {
-    /// Whether a record is of a timer that has attributes. Cost: a look at one byte of its content.
-    #[inline]
-    pub fn has_attributes(&self, record: &Record) -> bool {
-        has_attributes(self.payloads.get(record.payload))
-    }
-
-    /// The content of a live record.
-    #[inline]
-    pub fn content_of(&self, record: &Record) -> Content<'_> {
-        let content = Content::decode(self.payloads.get(record.payload));
-        if record.repeat_for.is_common() { self.with_common(content) } else { content }
-    }
-
-    /// The content of a record as it was given to [`Records::hold`]; empty: it is a tombstone's.
-    /// `room` is used if it has to be put together.
-    #[inline]
-    pub fn whole_content_of<'a>(&'a self, record: &Record, room: &'a mut Vec<u8>) -> &'a [u8] {
-        match record.repeat_for.is_common() {
-            true => self.joined(record, room),
-            false => self.payloads.get(record.payload),
-        }
-    }
-
-    /// Bytes of that content.
-    pub(super) fn content_bytes(&self, record: &Record) -> usize {
-        let kept_bytes = record.payload.len() as usize;
-        match record.repeat_for.is_common() {
-            true => kept_bytes + spared(self.commons.get(self.common_number(record))) as usize,
-            false => kept_bytes,
-        }
-    }
-
-    /// Gives back what the content of a record has elsewhere. It is still there.
-    #[cold]
-    pub(super) fn leave_commons(&mut self, record: &Record) {
-        self.commons.leave(self.common_number(record));
-    }
-
-    #[cold]
-    fn with_common<'a>(&'a self, content: Content<'a>) -> Content<'a> {
-        let number = content.common_number().expect("the record says that it has one");
-        content.with_common(self.commons.get(number))
-    }
-
-    #[cold]
-    fn joined<'a>(&'a self, record: &Record, room: &'a mut Vec<u8>) -> &'a [u8] {
-        room.clear();
-        let content = self.content_of(record);
-        with_attributes(&content, &content.encoded_attributes(), room);
-        room
-    }
-
-    fn common_number(&self, record: &Record) -> u32 {
-        let content = Content::decode(self.payloads.get(record.payload));
-        content.common_number().expect("the record says that it has one")
-    }
-}
-
 #[cfg(test)]
 #[path = "commons_tests.rs"]
-mod tests;
+pub mod tests;

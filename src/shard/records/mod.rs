@@ -25,6 +25,7 @@ mod audit;
 mod authorities;
 mod changes;
 mod commons;
+mod contents;
 mod flows;
 mod hosts;
 mod letters;
