@@ -315,8 +315,8 @@ fn headers_that_timers_share_cost_their_text_once() {
         create_alike(&mut client, &document, TIMERS / 2..TIMERS / 2 + TIMERS);
         (node.resident_bytes() - before) as f64 / f64::from(TIMERS)
     });
-    eprintln!("a timer takes {plain:.0} B; with {text_bytes} B of headers {shared:.0} B if all");
-    eprintln!("timers have the same, {different:.0} B if each has others");
+    let cost = format!("{shared:.0} B if all timers have the same, else {different:.0} B");
+    eprintln!("a timer takes {plain:.0} B; with {text_bytes} B of headers {cost}");
     assert!(shared - plain < 40.0, "{plain:.0} B, with headers {shared:.0} B");
     let more = different - plain;
     assert!(more < text_bytes as f64 * 1.5, "{plain:.0} B, with headers {different:.0} B");

@@ -216,4 +216,4 @@ fn spared(attributes: &[u8]) -> u64 {
 
 #[cfg(test)]
 #[path = "commons_tests.rs"]
-pub mod tests;
+pub(super) mod tests;
