@@ -118,6 +118,7 @@ mod tests {
             interval_ms: Some(1),
             pops_each: 1,
             opaque_bytes: 4,
+            headers: 0,
             replication_factor: 1,
             ralf: false,
             token: None,

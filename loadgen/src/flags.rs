@@ -73,6 +73,10 @@ pub struct ScenarioFlags {
     #[arg(long, value_name = "BYTES", value_parser = count(0, 60_000), default_value = "40",
         help_heading = "Timers")]
     pub opaque_bytes: u32,
+    /// Headers of the callback, of 60 bytes each, the same in all timers
+    #[arg(long, value_name = "N", value_parser = count(0, 32), default_value = "0",
+        help_heading = "Timers")]
+    pub headers: u32,
     /// Replicas of each timer
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16),
         default_value = "1", help_heading = "Timers")]

@@ -18,6 +18,9 @@ const RALF_OPAQUE: &str = concat!(
     r#"{\"Role-Of-Node\":0,\"Node-Functionality\":0}},\"Accounting-Record-Type\":3}}"#
 );
 
+/// Bytes of a header's name and value.
+const HEADER_BYTES: usize = 60;
+
 /// The timer that a request asks for.
 #[derive(Clone, Debug)]
 pub struct TimerShape {
@@ -32,6 +35,8 @@ pub struct TimerShape {
     pub pops_each: u32,
     /// Bytes of the opaque body.
     pub opaque_bytes: usize,
+    /// Headers of the callback, of [`HEADER_BYTES`] each, the same in all timers.
+    pub headers: u32,
     /// Replicas asked for.
     pub replication_factor: u8,
     /// Whether timers look like those of the charging function of an IMS core: a call id in the
@@ -159,11 +164,28 @@ fn timer_body(shape: &TimerShape) -> String {
         (format!("/pop/{number}"), opaque, "")
     };
     let timing = format!(r#"{{"interval":{interval}{REPEAT_FOR_MEMBER}{repeat_for}}}"#);
-    let http = format!(r#"{{"uri":"http://{}{path}","opaque":"{opaque}"}}"#, shape.callback);
+    let headers = headers(shape.headers);
+    let http =
+        format!(r#"{{"uri":"http://{}{path}","opaque":"{opaque}"{headers}}}"#, shape.callback);
     let reliability = format!(r#"{{"replication-factor":{}}}"#, shape.replication_factor);
     format!(
         r#"{{"timing":{timing},"callback":{{"http":{http}}},"reliability":{reliability}{tail}}}"#
     )
+}
+
+/// The member of so many headers; empty: of none.
+fn headers(count: u32) -> String {
+    let header = |number| {
+        let name = format!("X-Header-{number:02}");
+        let value = "v".repeat(HEADER_BYTES - name.len());
+        format!(r#""{name}":"{value}""#)
+    };
+    let members: Vec<String> = (0..count).map(header).collect();
+    if members.is_empty() {
+        String::new()
+    } else {
+        format!(r#","headers":{{{}}}"#, members.join(","))
+    }
 }
 
 fn write_digits(mut number: u64, place: &mut [u8]) {
@@ -199,6 +221,7 @@ mod tests {
             interval_ms,
             pops_each: 1,
             opaque_bytes: 40,
+            headers: 0,
             replication_factor: 1,
             ralf,
             token: None,
@@ -220,6 +243,22 @@ mod tests {
         assert_eq!(body["callback"]["http"]["uri"], "http://127.0.0.1:9999/pop/0000000042");
         assert_eq!(body["callback"]["http"]["opaque"].as_str().unwrap().len(), 40);
         assert!((280..330).contains(&request.len()), "{} bytes", request.len());
+    }
+
+    #[test]
+    fn headers_have_the_stated_size_and_are_the_same_in_all_timers() {
+        let shape = TimerShape { headers: 3, ..shape(Some(1_000), false) };
+        let template = Template::post(&shape);
+        let headers = [1, 2].map(|number| {
+            let mut request = Vec::new();
+            template.append(number, None, &mut request);
+            body(&request)["callback"]["http"]["headers"].as_object().unwrap().clone()
+        });
+        assert_eq!(headers[0], headers[1]);
+        assert_eq!(headers[0].len(), 3);
+        for (name, value) in &headers[0] {
+            assert_eq!(name.len() + value.as_str().unwrap().len(), HEADER_BYTES);
+        }
     }
 
     #[test]

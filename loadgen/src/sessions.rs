@@ -210,6 +210,7 @@ mod tests {
             interval_ms: Some(300_000),
             pops_each: 2,
             opaque_bytes: 4,
+            headers: 0,
             replication_factor: 1,
             ralf: true,
             token: None,

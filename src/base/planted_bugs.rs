@@ -176,6 +176,8 @@ pub enum Bug {
     GoneBeforeActionUnheeded = 115,
     /// A dead letter goes on with the pops of a timer that a client ran or resumed.
     LetterCountsPopsOfTimer = 113,
+    /// Attributes that timers have in common are freed with the last timer but one.
+    CommonsLeaveEarly = 120,
 }
 
 impl Bug {
@@ -187,7 +189,7 @@ impl Bug {
     }
 
     /// The bugs that the simulator of one node must find.
-    pub const ONE_NODE: [Bug; 24] = [
+    pub const ONE_NODE: [Bug; 25] = [
         Bug::DrainOneTooFew,
         Bug::FileTwoAhead,
         Bug::RepeatForOffByOne,
@@ -212,6 +214,7 @@ impl Bug {
         Bug::CalendarMakesUpForAll,
         Bug::CalendarMakesUpForNothing,
         Bug::SuccessUnreported,
+        Bug::CommonsLeaveEarly,
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.

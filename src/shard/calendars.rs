@@ -8,7 +8,7 @@ use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
 use crate::timer::action::rewrite;
 use crate::timer::calendar::LATE_MS;
-use crate::timer::definition::{Content, has_attributes, spread_ms};
+use crate::timer::definition::spread_ms;
 use crate::timer::version::StateKey;
 use crate::wire::attributes::CronTiming;
 
@@ -18,11 +18,10 @@ use super::records::{Outline, Placement, Record, Records};
 
 /// The calendar that a live record follows.
 fn timing_of<'r>(records: &'r Records, record: &Record) -> Option<CronTiming<'r>> {
-    let content = records.content_of(record);
-    if !has_attributes(content) {
+    if !records.has_attributes(record) {
         return None;
     }
-    Content::decode(content).attributes().cron
+    records.content_of(record).attributes().cron
 }
 
 impl Shard {
@@ -84,7 +83,7 @@ impl Shard {
 
     /// Encodes the content of the timer with its next pop. Returns when that is due.
     fn next_definition(&mut self, now: Now, record: &Record, out: &mut Vec<u8>) -> Option<u64> {
-        let parts = Content::decode(self.records.content_of(record));
+        let parts = self.records.content_of(record);
         let mut attributes = parts.attributes();
         let timing = attributes.cron?;
         let calendar = self.calendars.of(&timing)?;

@@ -144,7 +144,8 @@ impl Shard {
             return None;
         }
         let former = self.records.placement_of(&record).replicas;
-        let copy = self.copy_of(&record);
+        let mut room = Vec::new();
+        let copy = self.copy_of(&record, &mut room);
         let (actives, list_digest) = (list.all_ranks(), list.digest());
         let standing = Standing { actives, list_digest, ..copy.standing };
         let moved = TimerCopy { standing, replicas: list, ..copy };

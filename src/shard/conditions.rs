@@ -150,7 +150,8 @@ impl Shard {
     fn seen_here(&self, id: TimerId) -> Option<Seen> {
         let held = self.records.get(self.find(id)?);
         let factor = self.records.placement_of(held).factor;
-        Some(Seen::held(held, factor, self.records.content_of(held)))
+        let content = held.is_live().then(|| self.records.content_of(held));
+        Some(Seen::held(held, factor, content))
     }
 
     /// What is known here of the timer that a write is about.
@@ -158,9 +159,10 @@ impl Shard {
         let seen = self.seen_here(asked.target.id)?;
         let held = self.find(asked.target.id).map(|slot| self.records.get(slot));
         let held = held.filter(|held| asked.action.is_some() && held.is_live());
+        let mut room = Vec::new();
         Some(seen.with(held.map(|held| CopyBody {
             authority: self.records.authority_of(held),
-            content: self.records.content_of(held),
+            content: self.records.whole_content_of(held, &mut room),
         })))
     }
 
@@ -487,7 +489,7 @@ impl Shard {
         if !new.has_attributes() {
             return false;
         }
-        let held = Content::decode(self.records.content_of(held)).attributes().name;
+        let held = self.records.content_of(held).attributes().name;
         matches!((new.attributes().name, held), (Some(new), Some(held)) if new != held)
     }
 }

@@ -121,13 +121,14 @@ impl Shard {
     /// Appends changes to the journal, as far as it has room, in the state that the records have
     /// now. Cost: one copy of the content of each changed timer.
     pub fn append_changes(&mut self, writer: &mut Writer) {
+        let mut room = Vec::new();
         while writer.has_room()
             && let Some(change) = self.records.changes_mut().take()
         {
             match change {
                 Change::Whole(slot) if self.records.contains(slot) => {
                     let record = self.records.get(slot);
-                    writer.append(&Entry::Timer(self.copy_of(record)));
+                    writer.append(&Entry::Timer(self.copy_of(record, &mut room)));
                     self.records.changes_mut().stands_in(slot, writer.segment());
                 }
                 Change::Progress(slot) if self.records.contains(slot) => {

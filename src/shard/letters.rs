@@ -93,7 +93,7 @@ impl Shard {
             let (factor, filter) = (placement.factor, peers.view.filter_of(&placement.replicas));
             let mut timer = Vec::new();
             write_public_id(record.id, factor, filter, &mut timer);
-            let target = Content::decode(records.content_of(record)).target;
+            let target = records.content_of(record).target;
             let timer = String::from_utf8_lossy(&timer).into_owned();
             (timer, uri_of(host, target))
         });
@@ -186,7 +186,7 @@ impl Shard {
         (record, is_last): (&Record, bool),
         letter: DeadLetter<'_>,
     ) -> Option<Next> {
-        let content = Content::decode(self.records.content_of(record));
+        let content = self.records.content_of(record);
         let authority = self.records.authority_of(record);
         let attributes = content.attributes();
         let here = uri_of(authority, content.target);

@@ -6,7 +6,6 @@ use crate::shard::Shard;
 use crate::shard::effects::{Answer, CallbackOutcome, Event, Outbox, Refusal, Request, TimerView};
 use crate::shard::harness_tests::{Cluster, FROM, START_MS, target};
 use crate::shard::records::{Record, State};
-use crate::timer::definition::Content;
 use crate::wire::attributes::{Attributes, RetryPolicy};
 use crate::wire::dead_letter::{GivenUp, LetterUse, Replay};
 
@@ -173,7 +172,7 @@ fn a_replay_keeps_the_number_and_counts_and_fails_into_a_letter_again() {
         let shard = cluster.shard(0);
         let record = *shard.records.get(slot);
         assert_eq!(record.state, State::Armed);
-        let content = Content::decode(shard.records.content_of(&record));
+        let content = shard.records.content_of(&record);
         let replay = content.attributes().replay;
         assert_eq!(replay, Some(Replay { count, sequence: 2 }), "the number of the pop");
         let now_ms = cluster.now_ms - START_MS;
@@ -267,7 +266,7 @@ fn a_letter_goes_to_its_uri_and_is_kept_if_that_fails() {
     let shard = cluster.shard(0);
     let record = *shard.records.get(slot);
     assert_eq!(shard.records.authority_of(&record), "letters:9000");
-    let content = Content::decode(shard.records.content_of(&record));
+    let content = shard.records.content_of(&record);
     assert_eq!((content.target, content.opaque), (&b"/dead"[..], &b"opaque"[..]));
     assert!(content.attributes().letter.expect("one").is_on_its_way);
     assert_eq!((shard.counters().letters_sent, shard.counters().letters), (1, 0));

@@ -10,7 +10,7 @@
 
 use crate::base::ids::Slot;
 use crate::base::time::Now;
-use crate::timer::definition::{Content, spread_ms};
+use crate::timer::definition::spread_ms;
 use crate::timer::naming::may_be_of_name;
 use crate::wire::callback_uri::host_and_port;
 use crate::wire::jobs::JobsAsk;
@@ -191,7 +191,8 @@ impl Shard {
             return false;
         }
         let tick = now.mono.tick_floor();
-        let mut copy = self.copy_of(record);
+        let mut room = Vec::new();
+        let mut copy = self.copy_of(record, &mut room);
         let spread_ms = copy.body.map_or(0, |body| spread_ms(record.id, body.content));
         copy.start_ms = tick + spread_ms - record.start;
         let due = self.records.told_due(record);
@@ -257,7 +258,7 @@ fn is_listed(
         return true;
     }
     *looks = looks.saturating_sub(LOOKS_PER_CONTENT);
-    let content = Content::decode(records.content_of(record));
+    let content = records.content_of(record);
     let has_tag = |tag: &str| {
         content.is_counted() && content.tags().as_slice().iter().any(|held| held.kind == tag)
     };

@@ -496,7 +496,7 @@ impl Shard {
     /// them.
     fn says_the_same(&self, interval_ms: u64, body: CopyBody<'_>, held: &Record) -> bool {
         let content = Content::decode(body.content);
-        let known = Content::decode(self.records.content_of(held));
+        let known = self.records.content_of(held);
         held.interval_ms.div_ceil(1_000) == interval_ms.div_ceil(1_000)
             && self.records.authority_of(held) == body.authority
             && (known.target, known.opaque) == (content.target, content.opaque)

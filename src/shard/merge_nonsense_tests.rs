@@ -134,7 +134,9 @@ fn ranks_that_a_list_lacks_do_not_act() {
     let popped = Standing { sequence: 1, actives: 0xfff1, ..told.standing };
     assert_eq!(story.say(PeerMessage::Standing(popped)), PeerResult::Held);
     let shard = story.cluster.shard(HONEST);
-    let copy = shard.copy_of(shard.records.get(shard.find(id).expect("it is held")));
+    let record = shard.records.get(shard.find(id).expect("it is held"));
+    let mut room = Vec::new();
+    let copy = shard.copy_of(record, &mut room);
     assert_eq!(copy.standing.actives, 0b01);
     let mut encoded = Vec::new();
     PeerMessage::Copy(copy).encode(&mut encoded);

@@ -202,8 +202,7 @@ impl Node {
     }
 
     fn opaque(&self, id: TimerId) -> Vec<u8> {
-        let content = self.shard.records.content_of(&self.live(id));
-        crate::timer::definition::Content::decode(content).opaque.to_vec()
+        self.shard.records.content_of(&self.live(id)).opaque.to_vec()
     }
 
     fn is_over(&self, id: TimerId) -> bool {

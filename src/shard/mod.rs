@@ -351,7 +351,7 @@ impl Shard {
     /// The content of a callback that this shard asked for in an [`Attempt`]. Valid until the next
     /// event.
     pub fn content(&self, attempt: &Attempt) -> Content<'_> {
-        Content::decode(self.records.content_of(self.records.get(attempt.ticket.slot)))
+        self.records.content_of(self.records.get(attempt.ticket.slot))
     }
 
     /// The authority of a callback host that this shard named in an [`Attempt`].

@@ -26,12 +26,13 @@ impl Shard {
         }
     }
 
-    /// A record as the message that carries the whole timer or its tombstone.
-    pub(super) fn copy_of(&self, record: &Record) -> TimerCopy<'_> {
+    /// A record as the message that carries the whole timer or its tombstone. `room` is used if the
+    /// content has to be put together.
+    pub(super) fn copy_of<'a>(&'a self, record: &Record, room: &'a mut Vec<u8>) -> TimerCopy<'a> {
         let placement = self.records.placement_of(record);
         let body = record.is_live().then(|| CopyBody {
             authority: self.records.authority_of(record),
-            content: self.records.content_of(record),
+            content: self.records.whole_content_of(record, room),
         });
         TimerCopy {
             standing: self.standing_of(record),
@@ -61,7 +62,7 @@ impl Shard {
             brief.iter().for_each(|peer| outbox.tell(peer, purpose, bytes.clone()));
         }
         if !whole.is_empty() {
-            let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(&record)));
+            let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(&record, &mut Vec::new())));
             whole.iter().for_each(|peer| outbox.tell(peer, purpose, bytes.clone()));
         }
     }

@@ -10,7 +10,6 @@
 use crate::base::ids::Slot;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
-use crate::timer::definition::Content;
 use crate::wire::answer_head::RetryAfter;
 use crate::wire::attributes::{Attributes, POLICY_MS_MAX, RetryPolicy};
 use crate::wire::dead_letter::GivenUp;
@@ -29,7 +28,7 @@ impl Shard {
     /// What a live record has beyond the original's document. Cost: a look at its content.
     pub(super) fn attributes_of(&self, record: &Record) -> Attributes<'_> {
         match record.is_live() {
-            true => Content::decode(self.records.content_of(record)).attributes(),
+            true => self.records.content_of(record).attributes(),
             false => Attributes::default(),
         }
     }

@@ -11,7 +11,6 @@ use crate::base::limits::RANK_DELAY_MS;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::Replicas;
 use crate::base::time::{Now, Tick};
-use crate::timer::definition::has_attributes;
 use crate::wire::attributes::Attributes;
 use crate::wire::dead_letter::GivenUp;
 use crate::wire::peer_message::PeerMessage;
@@ -255,7 +254,7 @@ impl Shard {
     ) {
         let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);
-        let is_special = has_attributes(self.records.content_of(&record));
+        let is_special = self.records.has_attributes(&record);
         if is_special && is_delivered {
             self.report(now, slot, PopEnd::Delivered, outbox);
         }
@@ -382,7 +381,7 @@ impl Shard {
         self.tell(slot, to, is_new, outbox);
         if placement.sites.len() > 1 {
             let record = *self.records.get(slot);
-            let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(&record)));
+            let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(&record, &mut Vec::new())));
             self.tell_sites(placement, bytes, record.id, outbox);
         }
     }

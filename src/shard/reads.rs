@@ -156,7 +156,9 @@ impl Shard {
         if wanted.is_some_and(|wanted| wanted != LetterUse::Show) {
             let of = (held.id, held.version, self.records.placement_of(held).factor);
             let authority = self.records.authority_of(held);
-            return found_letter(Self::letter_of(of, authority, self.records.content_of(held)));
+            let mut room = Vec::new();
+            let content = self.records.whole_content_of(held, &mut room);
+            return found_letter(Self::letter_of(of, authority, content));
         }
         match held.is_live() {
             true => Answer::Found(Box::new(self.view_of(held, now))),
@@ -361,7 +363,8 @@ impl Shard {
         let tick = now.mono.tick_floor();
         let is_doubtful =
             self.questions.is_fresh(tick) || !record.is_live() && !self.is_latest(slot);
-        let mut copy = self.copy_of(&record);
+        let mut room = Vec::new();
+        let mut copy = self.copy_of(&record, &mut room);
         copy.is_write = is_doubtful;
         let spread_ms = copy.body.map_or(0, |body| spread_ms(record.id, body.content));
         let now_ms = tick.0 + spread_ms;

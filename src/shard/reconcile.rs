@@ -222,7 +222,7 @@ impl Shard {
         } else if let Some(slot) = self.find(id) {
             let record = *self.records.get(slot);
             let bytes = match self.peers.speaks_http(peer) {
-                true => outbox.encode(&PeerMessage::Copy(self.copy_of(&record))),
+                true => outbox.encode(&PeerMessage::Copy(self.copy_of(&record, &mut Vec::new()))),
                 false => outbox.encode(&PeerMessage::Standing(self.standing_of(&record))),
             };
             self.offer(peer, id, bytes, outbox);
@@ -239,7 +239,7 @@ impl Shard {
         if to.is_empty() {
             return;
         }
-        let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(&record)));
+        let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(&record, &mut Vec::new())));
         to.iter().for_each(|peer| self.offer(peer, record.id, bytes.clone(), outbox));
     }
 
@@ -388,7 +388,8 @@ impl Shard {
     fn send_moved(&mut self, slot: Slot, peer: PeerIndex, moving: &Move, outbox: &mut Outbox) {
         let to = &moving.placement;
         let record = *self.records.get(slot);
-        let copy = self.copy_of(&record);
+        let mut room = Vec::new();
+        let copy = self.copy_of(&record, &mut room);
         let moved = TimerCopy {
             standing: Standing { actives: to.actives, ..copy.standing },
             replicas: to.replicas,
@@ -428,7 +429,8 @@ impl Shard {
                 if record.is_live() && !self.is_to_hold(peer, &record) {
                     return self.look_later_if_misplaced(tick, slot);
                 }
-                let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(&record)));
+                let bytes =
+                    outbox.encode(&PeerMessage::Copy(self.copy_of(&record, &mut Vec::new())));
                 self.offer(peer, id, bytes, outbox);
             }
             (None, Some(_), Some(PeerResult::Held)) => self.confirm(id, peer),
@@ -545,7 +547,9 @@ impl Shard {
             return;
         }
         let record = self.records.get(slot);
-        let ended = TimerCopy { start_ms: tick.0, body: None, ..self.copy_of(record) };
+        let mut room = Vec::new();
+        let copy = self.copy_of(record, &mut room);
+        let ended = TimerCopy { start_ms: tick.0, body: None, ..copy };
         let bytes = outbox.encode(&PeerMessage::Copy(ended));
         left.iter().for_each(|peer| outbox.tell(peer, Purpose::News(record.id), bytes.clone()));
     }

@@ -106,8 +106,9 @@ fn masks_of_two_copies_at_one_key_are_united() {
         let mine = shard.ranks_of(&placement.replicas, PeerSet::EMPTY.with(shard.peers.own()));
         assert_eq!(mine, 0b01);
         shard.place(slot, &Placement { actives: mine, ..placement });
-        let content = shard.records.content_of(&record).to_vec();
-        let mut copy = shard.copy_of(&record);
+        let content = shard.records.whole_content_of(&record, &mut Vec::new()).to_vec();
+        let mut room = Vec::new();
+        let mut copy = shard.copy_of(&record, &mut room);
         copy.body =
             Some(crate::wire::peer_message::CopyBody { authority: "host:80", content: &content });
         copy.standing.actives = 0b10;

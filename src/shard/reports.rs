@@ -13,7 +13,7 @@
 use crate::base::ids::{PeerSet, Slot};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::Now;
-use crate::timer::definition::{Content, encode_with_attributes, with_owner};
+use crate::timer::definition::{encode_with_attributes, with_owner};
 use crate::timer::naming::id_of_report;
 use crate::timer::version::StateKey;
 use crate::wire::attributes::{Attributes, RetryPolicy};
@@ -119,8 +119,7 @@ impl Shard {
 
     /// The body of a report, and its attributes in their encoded form.
     fn report_content(&self, now: Now, record: &Record, end: PopEnd) -> (Vec<u8>, Vec<u8>) {
-        let content = self.records.content_of(record);
-        let attributes = Content::decode(content).attributes();
+        let attributes = self.records.content_of(record).attributes();
         // Of a timer that follows the calendar each pop is the only one of a record.
         let done = attributes.cron.map_or(0, |cron| cron.done);
         let sequence = record.sequence + 1 + done;
@@ -168,8 +167,7 @@ impl Shard {
     ) -> Vec<u8> {
         let mut content = Vec::new();
         encode_with_attributes(target, &[], (encoded, body), &mut content);
-        let former = Content::decode(self.records.content_of(record));
-        let Some(owner) = former.owner() else { return content };
+        let Some(owner) = self.records.content_of(record).owner() else { return content };
         let mut owned = Vec::new();
         with_owner(&content, owner, &mut owned);
         owned

@@ -3,7 +3,6 @@
 use crate::base::ids::{Slot, TimerId};
 use crate::shard::effects::{Answer, CallbackOutcome, Condition, Conditional, Request};
 use crate::shard::harness_tests::{Cluster, START_MS, target};
-use crate::timer::definition::Content;
 use crate::wire::attributes::{Attributes, CronTiming, RetryPolicy};
 use crate::wire::dead_letter::LetterUse;
 use crate::wire::report::ReportKind;
@@ -39,7 +38,7 @@ fn reports(cluster: &mut Cluster, node: usize) -> Vec<(String, String)> {
         if !record.is_live() {
             continue;
         }
-        let content = Content::decode(records.content_of(record));
+        let content = records.content_of(record);
         let attributes = content.attributes();
         if attributes.report.is_some() {
             assert_eq!(attributes.content_type, Some("application/json"));

@@ -7,7 +7,7 @@ use crate::base::limits::{CLOCK_LEAD_MS_MAX, REPLICATION_FACTOR_DEFAULT, TOMBSTO
 use crate::base::ranked::Replicas;
 use crate::base::time::{Now, WallMs};
 use crate::journal::Position;
-use crate::timer::definition::{Content, Definition, has_attributes, spread_ms};
+use crate::timer::definition::{Definition, has_attributes, spread_ms};
 use crate::timer::identity::Minter;
 use crate::timer::naming::may_be_of_key;
 use crate::timer::version::{StateKey, Version};
@@ -409,8 +409,8 @@ impl Shard {
     }
 
     pub(super) fn view_of(&self, held: &Record, now: Now) -> TimerView {
-        let spread_ms = spread_ms(held.id, self.records.content_of(held));
-        let content = Content::decode(self.records.content_of(held));
+        let content = self.records.content_of(held);
+        let spread_ms = content.spread_ms(held.id);
         let placement = self.records.placement_of(held);
         let tags = content.tags();
         let authority = self.records.authority_of(held);

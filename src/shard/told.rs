@@ -1,7 +1,6 @@
 //! What a callback says of its timer besides the pop: `X-Timer-Id`, `X-Due-Time`, `X-Attempt`.
 
 use crate::base::time::{Now, Tick, WallMs};
-use crate::timer::definition::{has_attributes, spread_ms};
 
 use super::Shard;
 use super::effects::Attempt;
@@ -38,7 +37,7 @@ impl Shard {
     /// clock by which timers run.
     #[inline]
     pub(super) fn due_by_wall(&self, now: Now, record: &Record, due: Tick) -> WallMs {
-        let written = match has_attributes(self.records.content_of(record)) {
+        let written = match self.records.has_attributes(record) {
             true => self.written_due(record),
             false => None,
         };
@@ -57,7 +56,7 @@ impl Shard {
             return None;
         }
         let written_ms = attributes.cron.map(|cron| cron.due_ms).or(attributes.at_ms)?;
-        let spread_ms = spread_ms(record.id, self.records.content_of(record));
+        let spread_ms = self.records.content_of(record).spread_ms(record.id);
         Some(WallMs(written_ms.saturating_add(spread_ms)))
     }
 }

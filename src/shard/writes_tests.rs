@@ -387,7 +387,8 @@ fn what_no_clock_can_have_given_out_is_refused() {
     }
     assert_eq!(cluster.shard(1).counters().refused, 2);
     let mut impossible = Vec::new();
-    let mut copy = cluster.shard(0).copy_of(&record);
+    let mut room = Vec::new();
+    let mut copy = cluster.shard(0).copy_of(&record, &mut room);
     copy.standing.version = u64::MAX;
     PeerMessage::Copy(copy).encode(&mut impossible);
     let message = decode_message(&mut &impossible[..]).expect("encoded above");
@@ -413,7 +414,8 @@ fn a_write_that_comes_twice_is_one_and_another_of_its_version_is_not() {
     let shard = cluster.shard(0);
     let mut bytes = Vec::new();
     let record = *shard.records.get(shard.find(id).expect("held"));
-    let mut copy = shard.copy_of(&record);
+    let mut room = Vec::new();
+    let mut copy = shard.copy_of(&record, &mut room);
     copy.is_write = true;
     PeerMessage::Copy(copy).encode(&mut bytes);
     copy.start_ms += 60_000;
@@ -550,7 +552,8 @@ fn copies_that_lie_ahead_of_all_clocks_are_counted() {
         let wall = WallMs(cluster.now_ms + 10 + ahead_ms);
         let shard = cluster.shard(0);
         let record = *shard.records.get(shard.find(id).expect("held"));
-        let mut copy = shard.copy_of(&record);
+        let mut room = Vec::new();
+        let mut copy = shard.copy_of(&record, &mut room);
         copy.standing.version = Version::of_start(wall).0;
         let mut bytes = Vec::new();
         PeerMessage::Copy(copy).encode(&mut bytes);
@@ -592,7 +595,7 @@ fn a_peer_that_tells_of_an_earlier_write_is_told_of_the_present_one() {
     let shard = cluster.shard(0);
     let mut earlier = Vec::new();
     let record = *shard.records.get(shard.find(id).expect("held"));
-    PeerMessage::Copy(shard.copy_of(&record)).encode(&mut earlier);
+    PeerMessage::Copy(shard.copy_of(&record, &mut Vec::new())).encode(&mut earlier);
     cluster.now_ms += 10;
     cluster.put(0, id, (50, 50), 2);
     let present = version_of(&mut cluster, 1, id).expect("held");

@@ -11,7 +11,7 @@
 
 use crate::base::ids::TimerId;
 use crate::base::time::{Now, Tick};
-use crate::timer::definition::{Content, encode_with_attributes, spread_ms, with_owner};
+use crate::timer::definition::{Content, encode_with_attributes, with_owner};
 use crate::timer::schedule::Schedule;
 use crate::timer::version::StateKey;
 use crate::wire::attributes::{ATTRIBUTES_BYTES_MAX, Acted, Attributes, CronTiming};
@@ -79,7 +79,7 @@ pub fn act(
     {
         cron.due_ms = latest(cron).max(cron.due_ms);
     }
-    let accepted = accepted_at(timer.id, schedule.start, timer.content);
+    let accepted = accepted_at(timer.id, schedule.start, &parts);
     attributes.is_paused = action == TimerAction::Pause;
     attributes.acted = Some(Acted { root: before.root, at_ms: tick - accepted, pop });
     match rewrite(&parts, &attributes, out) {
@@ -89,8 +89,8 @@ pub fn act(
 }
 
 /// When a timer was accepted: its start without the moment of its window.
-pub fn accepted_at(id: TimerId, start: Tick, content: &[u8]) -> Tick {
-    Tick(start.0.saturating_sub(spread_ms(id, content)))
+pub fn accepted_at(id: TimerId, start: Tick, content: &Content<'_>) -> Tick {
+    Tick(start.0.saturating_sub(content.spread_ms(id)))
 }
 
 /// Encodes content again with other attributes. False: they are too long.

@@ -10,10 +10,15 @@
 //! limit of timers (`base::quota`). The owner stands before the tags as a tag that no client can
 //! write: its count is 0, and its length has the highest bit set. The length of the tags counts it.
 
+use std::borrow::Cow;
+
 use crate::base::ids::{TimerId, mix};
 use crate::base::limits::{TAG_BYTES_MAX, URI_TOLD_BYTES_MAX};
 use crate::base::quota::{IS_OWNER, is_token_name};
-use crate::wire::attributes::{ATTRIBUTES_BYTES_MAX, Attributes, HAS_ATTRIBUTES, is_parked};
+use crate::wire::attributes::{
+    ATTRIBUTES_BYTES_MAX, Attributes, HAS_ATTRIBUTES, is_acted, is_parked,
+};
+use crate::wire::common_attributes::{join, stand_in};
 use crate::wire::timer_json::{Tag, Tags};
 
 const HEADER_BYTES: usize = 4;
@@ -126,8 +131,7 @@ pub fn spread_ms(id: TimerId, content: &[u8]) -> u64 {
 
 #[cold]
 fn window_moment_ms(id: TimerId, content: &[u8]) -> u64 {
-    let window_ms = Content::decode(content).attributes().window_ms;
-    window_ms.map_or(0, |window_ms| mix(id.0) % (window_ms + 1))
+    Content::decode(content).spread_ms(id)
 }
 
 /// Copies encoded content into `out`, which is cleared first, with an owner. The content must have
@@ -154,6 +158,20 @@ pub fn with_owner(content: &[u8], owner: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
+/// Appends content with other attributes in their encoded form, of which there must be some.
+pub fn with_attributes(content: &Content<'_>, attributes: &[u8], out: &mut Vec<u8>) {
+    let Content { target, tags, opaque, .. } = *content;
+    let parts = [target.len(), tags.len(), attributes.len(), opaque.len()];
+    out.reserve(HEADER_BYTES + 2 + parts.iter().sum::<usize>());
+    out.extend_from_slice(&(target.len() as u16).to_le_bytes());
+    out.extend_from_slice(&(tags.len() as u16 | HAS_ATTRIBUTES).to_le_bytes());
+    out.extend_from_slice(target);
+    out.extend_from_slice(tags);
+    out.extend_from_slice(&(attributes.len() as u16).to_le_bytes());
+    out.extend_from_slice(attributes);
+    out.extend_from_slice(opaque);
+}
+
 /// A view of encoded content. Only [`encode_content`] makes content, so a length that does not fit
 /// is a bug and panics.
 #[derive(Clone, Copy, Debug)]
@@ -162,6 +180,9 @@ pub struct Content<'a> {
     pub target: &'a [u8],
     tags: &'a [u8],
     attributes: &'a [u8],
+    /// Attributes that lie elsewhere, because other timers have them as well. The first of
+    /// `attributes` then is their stand-in (`wire::common_attributes`).
+    common: &'a [u8],
     /// The opaque bytes, exactly as the client sent them.
     pub opaque: &'a [u8],
 }
@@ -177,9 +198,19 @@ impl<'a> Content<'a> {
             let (length, rest) = opaque.split_at(2);
             let (attributes, opaque) =
                 rest.split_at(usize::from(u16::from_le_bytes([length[0], length[1]])));
-            return Self { target, tags, attributes, opaque };
+            return Self { target, tags, attributes, common: &[], opaque };
         }
-        Self { target, tags, attributes: &[], opaque }
+        Self { target, tags, attributes: &[], common: &[], opaque }
+    }
+
+    /// The number of the attributes that lie elsewhere; `None`: none do.
+    pub fn common_number(&self) -> Option<u32> {
+        stand_in(self.attributes).map(|(number, _)| number)
+    }
+
+    /// The same content with the attributes that lie elsewhere.
+    pub fn with_common(self, common: &'a [u8]) -> Self {
+        Self { common, ..self }
     }
 
     /// Whether the timer has attributes: something beyond the original's document.
@@ -194,7 +225,28 @@ impl<'a> Content<'a> {
         if self.attributes.is_empty() {
             return Attributes::default();
         }
-        Attributes::read(self.attributes).expect("attributes are checked when they come")
+        let read = match self.own_behind_stand_in() {
+            Some(own) => Attributes::read_apart(self.common, own),
+            None => Attributes::read(self.attributes),
+        };
+        read.expect("attributes are checked when they come")
+    }
+
+    /// The attributes that lie here, if others lie elsewhere.
+    fn own_behind_stand_in(&self) -> Option<&'a [u8]> {
+        stand_in(self.attributes).filter(|_| !self.common.is_empty()).map(|(_, own)| own)
+    }
+
+    /// How much later than its interval says the timer starts: see [`spread_ms`].
+    pub fn spread_ms(&self, id: TimerId) -> u64 {
+        let window_ms = self.attributes().window_ms;
+        window_ms.map_or(0, |window_ms| mix(id.0) % (window_ms + 1))
+    }
+
+    /// Whether the attributes say what clients did with the timer. Cost: a look at the kind of each
+    /// that lies here.
+    pub fn is_acted(&self) -> bool {
+        is_acted(self.attributes)
     }
 
     /// Whether the timer is a dead letter that is parked. Cost where there are no attributes: a
@@ -204,9 +256,13 @@ impl<'a> Content<'a> {
         !self.attributes.is_empty() && is_parked(self.attributes)
     }
 
-    /// The attributes as they are encoded; empty if there are none.
-    pub fn encoded_attributes(&self) -> &'a [u8] {
-        self.attributes
+    /// The attributes as they are encoded; empty if there are none. Cost: a copy, if some lie
+    /// elsewhere.
+    pub fn encoded_attributes(&self) -> Cow<'a, [u8]> {
+        let Some(own) = self.own_behind_stand_in() else { return Cow::Borrowed(self.attributes) };
+        let mut whole = Vec::with_capacity(self.common.len() + own.len());
+        join(self.common, own, &mut whole);
+        Cow::Owned(whole)
     }
 
     /// Whether the timer has a statistics tag or an owner. Cost: one comparison; [`Content::tags`]

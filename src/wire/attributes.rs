@@ -328,6 +328,14 @@ pub struct Attributes<'a> {
     pub report: Option<Reported>,
 }
 
+/// Whether many timers are likely to have the same attribute of this kind
+/// (`wire::common_attributes`).
+pub(super) fn is_common(kind: u8) -> bool {
+    let is_look = matches!(kind, BINARY | METHOD | CONTENT_TYPE | HEADERS);
+    let is_told = matches!(kind, ON_SUCCESS | ON_FAILURE | DEAD_LETTER_URI);
+    is_look || is_told || matches!(kind, WINDOW | RETRY | TIMEOUT)
+}
+
 /// Whether attributes say what clients did with a timer. Cost: a look at the kind of each.
 pub fn is_acted(mut attributes: &[u8]) -> bool {
     while let Some((&kind, mut rest)) = attributes.split_first() {
@@ -422,6 +430,20 @@ impl<'a> Attributes<'a> {
             return Err(AttributesError("more attributes than a timer can have"));
         }
         let mut read = Self::default();
+        read.take_all(bytes)?;
+        Ok(read)
+    }
+
+    /// The same of attributes of which those that are common lie elsewhere
+    /// (`wire::common_attributes`).
+    pub fn read_apart(common: &'a [u8], own: &'a [u8]) -> Result<Self, AttributesError> {
+        let mut read = Self::default();
+        read.take_all(common)?;
+        read.take_all(own)?;
+        Ok(read)
+    }
+
+    fn take_all(&mut self, bytes: &'a [u8]) -> Result<(), AttributesError> {
         let (mut rest, mut former) = (bytes, 0);
         while let Some((&kind, tail)) = rest.split_first() {
             rest = tail;
@@ -435,9 +457,9 @@ impl<'a> Attributes<'a> {
                 return Err(AttributesError("an attribute that is cut off"));
             };
             rest = tail;
-            read.take(kind, value)?;
+            self.take(kind, value)?;
         }
-        Ok(read)
+        Ok(())
     }
 
     fn take(&mut self, kind: u8, value: &'a [u8]) -> Result<(), AttributesError> {

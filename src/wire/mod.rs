@@ -8,6 +8,7 @@ pub(crate) mod answer_reader;
 pub mod attributes;
 pub mod callback_uri;
 pub mod chunked;
+pub(crate) mod common_attributes;
 pub mod conditions;
 pub mod dead_letter;
 pub mod destination;

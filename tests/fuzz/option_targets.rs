@@ -28,7 +28,7 @@ pub fn timer_options(data: &[u8]) -> bool {
     check(&attributes);
     let mut encoded = Vec::new();
     attributes.write(&mut encoded);
-    assert_eq!(encoded, content.encoded_attributes(), "attributes have one form");
+    assert_eq!(encoded, *content.encoded_attributes(), "attributes have one form");
     let shown = shown(&first, &content, &attributes).to_string();
     let again = admitted(&mut shown.clone().into_bytes());
     let again = again.unwrap_or_else(|| panic!("what is shown is refused: {shown}"));

@@ -76,7 +76,8 @@ fn check_copy(copy: &TimerCopy<'_>) {
     let target = std::str::from_utf8(parts.target).expect("a target is ASCII");
     let tags = parts.tags();
     let mut again = Vec::new();
-    let behind = (parts.encoded_attributes(), parts.opaque);
+    let attributes = parts.encoded_attributes();
+    let behind = (&*attributes, parts.opaque);
     encode_with_attributes(target, tags.as_slice(), behind, &mut again);
     if let Some(owner) = parts.owner() {
         let plain = std::mem::take(&mut again);

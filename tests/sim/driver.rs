@@ -322,10 +322,20 @@ impl CoreDriver {
         let moment = world.next_moment();
         let core = self.own;
         let opaque = content.opaque;
-        let (cron, wall) = (content.attributes().cron, world.wall());
-        let away_since = self.away_since;
-        let begun =
-            Begun { core, now, moment, attempt, name, opaque, authority, cron, wall, away_since };
+        let attributes = content.attributes();
+        let begun = Begun {
+            core,
+            now,
+            moment,
+            attempt,
+            name,
+            opaque,
+            headers: attributes.headers,
+            authority,
+            cron: attributes.cron,
+            wall: world.wall(),
+            away_since: self.away_since,
+        };
         let late = if world.options.has_stalls { f64::from(world.options.shards) } else { 0.0 };
         world.model.attempt(&begun, world.options.callbacks.connections_per_host_max, late)?;
         let host = world.host_of(name);

@@ -57,7 +57,8 @@ impl Extras {
         }
     }
 
-    pub fn encoded(&self) -> Vec<u8> {
+    /// The attributes of a timer, with the headers of the write of this name.
+    pub fn encoded(&self, name: usize) -> Vec<u8> {
         let expression = self.cron.map(|cron| cron.expression()).unwrap_or_default();
         let attributes = Attributes {
             cron: self.cron.map(|cron| cron.timing(&expression)),
@@ -65,11 +66,22 @@ impl Extras {
             window_ms: self.window_ms,
             at_ms: self.at_ms,
             on_success: self.has_reports.then_some(URI),
+            headers: headers(name),
             ..Attributes::default()
         };
         let mut encoded = Vec::new();
         attributes.write(&mut encoded);
         encoded
+    }
+}
+
+/// The headers of a write. Some timers have none, others one of three sets: each set comes and goes.
+pub fn headers(name: usize) -> &'static str {
+    match name % 8 {
+        0 => "X-Tenant: the-first-of-the-tenants\r\n",
+        1 => "X-Tenant: the-second-one\r\nAuthorization: of-the-second-one\r\n",
+        2 if name.is_multiple_of(3) => "X-Tenant: one-that-has-few-timers\r\n",
+        _ => "",
     }
 }
 

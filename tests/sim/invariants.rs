@@ -7,7 +7,7 @@ use chronos::wire::attributes::{Attributes, CronTiming};
 use chronos::wire::dead_letter::DeadLetter;
 
 use super::clients::Wish;
-use super::extras::{keeps_policy, pause_ms};
+use super::extras::{headers, keeps_policy, pause_ms};
 use super::model::{
     CALENDAR_POPS_MAX, Checked, HostMirror, Model, Moment, Pop, TROUBLE_FAILURES, Write, broken,
 };
@@ -44,6 +44,7 @@ pub struct Begun<'a> {
     pub attempt: &'a Attempt,
     pub name: usize,
     pub opaque: &'a [u8],
+    pub headers: &'a str,
     pub authority: &'a str,
     /// Which pop of a calendar it is.
     pub cron: Option<CronTiming<'a>>,
@@ -433,6 +434,9 @@ fn same_content(begun: &Begun<'_>, wish: &Wish, story: &str) -> Checked {
     if begun.opaque != opaque(begun.name, wish.opaque_bytes) {
         return broken("T7", format!("{story}: carries other bytes than were asked for"));
     }
+    if begun.headers != headers(begun.name) {
+        return broken("T7", format!("{story}: carries the headers {:?}", begun.headers));
+    }
     if begun.authority != authority(wish.host) {
         return broken("T7", format!("{story}: goes to {}", begun.authority));
     }
@@ -486,7 +490,7 @@ fn same_view(write: &Write, view: &TimerView) -> Checked {
         };
     }
     let same = *view.opaque == expected
-        && *view.attributes == wish.extras.encoded()
+        && *view.attributes == wish.extras.encoded(write.name)
         && (view.interval_ms, view.repeat_for_ms) == (wish.interval_ms, wish.repeat_for_ms);
     if !same || view.sequence >= write.pops() {
         return broken("T7", format!("write {}: a read shows {view:?}", write.name));

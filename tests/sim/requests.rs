@@ -119,7 +119,8 @@ impl World {
             Kind::Create(wish) | Kind::Update(_, wish) => {
                 let host = authority(wish.host);
                 let opaque = opaque(name, wish.opaque_bytes);
-                let (tags, attributes) = (tags_of(u64::from(request)), wish.extras.encoded());
+                let tags = tags_of(u64::from(request));
+                let attributes = wish.extras.encoded(name);
                 let parts = (&attributes[..], &opaque[..]);
                 encode_with_attributes(&target(name), tags, parts, &mut content);
                 let Wish { interval_ms, repeat_for_ms, .. } = wish;

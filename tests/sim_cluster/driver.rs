@@ -21,7 +21,7 @@ use chronos::wire::timer_json::Tag;
 
 use super::model::{Checked, broken};
 use super::network::{ConnectionId, CoreAt, End, Packet};
-use super::policies::attributes_of;
+use super::policies::{attributes_of, headers_of};
 use super::requests::Ask;
 use super::sites::FROM_SITE;
 use super::story_plan::Doom;
@@ -210,7 +210,8 @@ impl CoreDriver {
         };
         let tags = tags_of(ask.write as u64);
         let once = ask.has_key().then_some(ask.write as u64 + 1);
-        let (path, attributes) = (format!("/{}", ask.write), attributes_of(wish.policy, once));
+        let path = format!("/{}", ask.write);
+        let attributes = attributes_of(ask.write, wish.policy, once);
         encode_with_attributes(&path, tags, (&attributes, b"opaque"), &mut content);
         let content = owned(content, ask.write as u64);
         let authority = format!("host-{}:80", wish.host);
@@ -378,7 +379,10 @@ impl Turn<'_> {
             .ok()
             .and_then(|path| path.strip_prefix('/'))
             .and_then(|name| name.parse::<usize>().ok());
-        let Some(name) = name.filter(|_| content.opaque == b"opaque") else {
+        let attributes = content.attributes();
+        let is_same =
+            |name: &usize| attributes.headers == headers_of(*name, attributes.retry.as_ref());
+        let Some(name) = name.filter(is_same).filter(|_| content.opaque == b"opaque") else {
             return broken("T7", format!("{:?} carries what nobody asked for", attempt.ticket));
         };
         self.world.attempt(self.driver.place, attempt.ticket, name)

@@ -64,11 +64,22 @@ pub fn failures(draw: &mut Stream, options: &Options, made: &mut Vec<(u64, Fault
     }
 }
 
-/// The attributes of a timer with this policy and this digest of the body of its key, encoded.
-pub fn attributes_of(policy: Option<RetryPolicy>, once: Option<u64>) -> Vec<u8> {
+/// The attributes of the timer of a write with this policy and this digest of the body of its key,
+/// encoded.
+pub fn attributes_of(write: usize, policy: Option<RetryPolicy>, once: Option<u64>) -> Vec<u8> {
     let mut encoded = Vec::new();
-    Attributes { retry: policy, once, ..Attributes::default() }.write(&mut encoded);
+    let headers = headers_of(write, policy.as_ref());
+    Attributes { retry: policy, once, headers, ..Attributes::default() }.write(&mut encoded);
     encoded
+}
+
+/// The headers of the timer of a write. Many timers with a policy have the same.
+pub fn headers_of(write: usize, policy: Option<&RetryPolicy>) -> &'static str {
+    match policy.map(|_| write % 3) {
+        Some(0) => "X-Tenant: the-first-of-the-tenants\r\n",
+        Some(1) => "X-Tenant: the-second-one\r\nAuthorization: of-the-second-one\r\n",
+        _ => "",
+    }
 }
 
 fn is_by(attempted: &Attempted, place: CoreAt) -> bool {

@@ -4,7 +4,8 @@ use chronos::base::ids::{ShardCount, ShardIndex, TimerId};
 use chronos::base::time::Now;
 use chronos::core::Core;
 use chronos::shard::effects::{self, Answer, Refusal, Reply, Request, Requester, TimerView};
-use chronos::timer::definition::{Content, Definition, encode_content, with_owner};
+use chronos::timer::definition::{Content, Definition, encode_with_attributes, with_owner};
+use chronos::wire::attributes::Attributes;
 
 use super::driver::Input;
 use super::model::{Checked, Moment, broken};
@@ -24,6 +25,18 @@ pub struct Asked {
 /// Returns the owner of a write's timer. Some have none.
 fn owner(name: usize) -> Option<&'static str> {
     name.is_multiple_of(3).then_some(["a", "b"][name % 2])
+}
+
+/// Returns the encoded attributes of a write's timer: headers that others have as well, or none.
+fn attributes(name: usize) -> Vec<u8> {
+    let headers = match name % 4 {
+        0 => "X-Tenant: the-first-of-the-tenants\r\n",
+        1 => "X-Tenant: the-second-one\r\nAuthorization: of-the-second-one\r\n",
+        _ => "",
+    };
+    let mut encoded = Vec::new();
+    Attributes { headers, ..Attributes::default() }.write(&mut encoded);
+    encoded
 }
 
 /// Returns the content of a callback. It is made from the name of the write, so that any mix-up
@@ -93,7 +106,8 @@ impl World {
             Kind::Create(wish) | Kind::Update(_, wish) => {
                 let host = authority(wish.host);
                 let opaque = opaque(name, wish.opaque_bytes);
-                encode_content(&format!("/{name}"), &[], &opaque, &mut content);
+                let (path, attributes) = (format!("/{name}"), attributes(name));
+                encode_with_attributes(&path, &[], (&attributes, &opaque), &mut content);
                 if let Some(owner) = owner(name) {
                     let plain = std::mem::take(&mut content);
                     with_owner(&plain, owner, &mut content);
@@ -123,6 +137,7 @@ impl World {
         let wish = wish_of(self.asked[&name].operation.kind);
         let is_same = wish.is_some_and(|wish| {
             content.opaque == opaque(name, wish.opaque_bytes)
+                && *content.encoded_attributes() == attributes(name)
                 && content.owner() == owner(name)
                 && host == authority(wish.host)
         });
@@ -198,7 +213,8 @@ impl World {
         let name = name.filter(|name| self.asked.contains_key(name));
         let is_same = name.is_some_and(|name| {
             let wish = wish_of(self.asked[&name].operation.kind);
-            wish.is_some_and(|wish| *view.opaque == opaque(name, wish.opaque_bytes))
+            let has_bytes = |wish: Wish| *view.opaque == opaque(name, wish.opaque_bytes);
+            wish.is_some_and(has_bytes) && *view.attributes == attributes(name)
         });
         name.filter(|_| is_same).ok_or_else(|| kit::simulator::story::Violation {
             invariant: "J5",

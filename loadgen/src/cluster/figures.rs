@@ -190,6 +190,7 @@ pub fn kill(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
         interval_ms: Some(KILL_INTERVAL_MS),
         pops_each: KILL_POPS,
         opaque_bytes: 40,
+        headers: 0,
         replication_factor: 2,
         ralf: false,
         token: None,

@@ -96,6 +96,7 @@ impl Load {
             interval_ms: Some(LOAD_INTERVAL_MS),
             pops_each: 1,
             opaque_bytes: 40,
+            headers: 0,
             replication_factor: 2,
             ralf: false,
             token: None,

@@ -39,6 +39,7 @@ impl Http {
             interval_ms: Some(DELAY_S * 1_000),
             pops_each: 1,
             opaque_bytes: 40,
+            headers: 0,
             replication_factor: 1,
             ralf: false,
             token: None,

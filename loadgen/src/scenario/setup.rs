@@ -69,6 +69,7 @@ pub fn shape(flags: &ScenarioFlags, callback: SocketAddr) -> TimerShape {
         interval_ms: Some(flags.interval_ms),
         pops_each: flags.pops_each,
         opaque_bytes: flags.opaque_bytes as usize,
+        headers: flags.headers,
         replication_factor: flags.replication_factor,
         ralf: false,
         token: flags.token.clone(),

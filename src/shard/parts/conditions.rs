@@ -35,12 +35,11 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// What this node holds.
-    pub fn held(held: &Record, factor: u8, content: &[u8]) -> Self {
+    /// What this node holds. There is no content if it is a tombstone.
+    pub fn held(held: &Record, factor: u8, content: Option<Content<'_>>) -> Self {
         let (start, interval_ms) = (held.start, held.interval_ms);
         let repeat_for_ms = held.repeat_for.get();
         let ended = once_of_ended(held.id, repeat_for_ms);
-        let content = held.is_live().then(|| Content::decode(content));
         let is_letter = content.is_some_and(|content| content.is_parked());
         let is_live = content.is_some() && !is_letter;
         let (name, once) = content.map_or((None, ended), identity_of);

@@ -2,14 +2,15 @@
 //! and when. A record remembers that its content says more of it, so that all others are not looked
 //! at.
 
-use super::record::Ms46;
+use super::record::Ms45;
 use super::{Outline, Record, Records, State};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::Tick;
+use crate::store::payloads::PayloadRef;
 use crate::timer::action::accepted_at;
-use crate::timer::definition::{Content, has_attributes};
+use crate::timer::definition::Content;
 use crate::timer::version::Version;
-use crate::wire::attributes::{Acted, Attributes, is_acted};
+use crate::wire::attributes::{Acted, Attributes};
 
 /// When a paused timer is due.
 const NEVER: Tick = Tick(u64::MAX);
@@ -29,7 +30,7 @@ impl Records {
         }
         match self.acted_of(record).filter(|acted| acted.pop == record.sequence + 1) {
             Some(acted) => {
-                accepted_at(record.id, record.start, self.content_of(record)) + acted.at_ms
+                accepted_at(record.id, record.start, &self.content_of(record)) + acted.at_ms
             }
             None => own,
         }
@@ -49,7 +50,7 @@ impl Records {
     /// What clients did with a timer.
     pub fn acted_of(&self, record: &Record) -> Option<Acted> {
         let is_acted = record.is_live() && record.repeat_for.is_acted();
-        is_acted.then(|| Content::decode(self.content_of(record)).attributes().acted).flatten()
+        is_acted.then(|| self.content_of(record).attributes().acted).flatten()
     }
 
     /// Whether a record goes on with what this version was: the same pops are done.
@@ -58,34 +59,35 @@ impl Records {
         self.acted_of(record).is_some_and(is_since)
     }
 
-    /// The state in which a timer with this content begins, and its repeat-for with what is to be
-    /// remembered of the content. `held` is what is held of the timer.
-    #[inline]
-    pub(super) fn begins_as(
+    /// Stores content that has attributes. Returns where the content is, the state in which its
+    /// timer begins, and the timer's repeat-for with what is to be remembered of the content.
+    /// `held` is what is held of the timer, and is released.
+    #[inline(never)]
+    pub(super) fn begin_special(
+        &mut self,
+        tick: Tick,
         outline: &Outline,
         held: Option<&Record>,
         content: &[u8],
-    ) -> (State, Ms46) {
-        let repeat_for = Ms46::new(outline.repeat_for_ms);
-        match has_attributes(content) {
-            true => acted_begin(outline, held, content, repeat_for),
-            false => (State::Armed, repeat_for),
+    ) -> (PayloadRef, State, Ms45) {
+        // What is held may be the last that has the same in common.
+        let kept = self.commons.enter(content);
+        held.into_iter().for_each(|held| self.release(tick, held));
+        let (state, repeat_for) = acted_begin(outline, held, content);
+        match kept {
+            Some(kept) => (self.payloads.insert(&kept), state, repeat_for.common()),
+            None => (self.payloads.insert(content), state, repeat_for),
         }
     }
 }
 
-#[inline(never)]
-fn acted_begin(
-    outline: &Outline,
-    held: Option<&Record>,
-    content: &[u8],
-    repeat_for: Ms46,
-) -> (State, Ms46) {
+fn acted_begin(outline: &Outline, held: Option<&Record>, content: &[u8]) -> (State, Ms45) {
+    let repeat_for = Ms45::new(outline.repeat_for_ms);
     let content = Content::decode(content);
     if content.is_parked() {
         return (State::Parked, repeat_for);
     }
-    if !is_acted(content.encoded_attributes()) {
+    if !content.is_acted() {
         return (State::Armed, repeat_for);
     }
     let attributes: Attributes<'_> = content.attributes();

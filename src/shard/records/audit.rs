@@ -48,6 +48,7 @@ impl Records {
             ("dead letters", self.letters.len() as u64, count(&[State::Parked])),
         ];
         self.audit_tags(peers)?;
+        self.audit_commons()?;
         self.audit_owners()?;
         self.audit_tallies(peers)?;
         self.hosts.audit()?;
@@ -68,6 +69,23 @@ impl Records {
         let counted: BTreeMap<&str, u64> = self.owners.iter().collect();
         let is_right = counted == sums;
         is_right.then_some(()).ok_or_else(|| format!("owners: {counted:?}, expected {sums:?}"))
+    }
+
+    /// Checks that as many timers are counted for each set of attributes as have it, and that
+    /// records say which these are.
+    fn audit_commons(&self) -> Result<(), String> {
+        let mut sums: BTreeMap<u32, u32> = BTreeMap::new();
+        let records = self.slab.occupied_from(Slot(0)).map(|slot| self.slab.get(slot));
+        for record in records.filter(|record| record.is_live()) {
+            let number = Content::decode(self.payloads.get(record.payload)).common_number();
+            if number.is_some() != record.repeat_for.is_common() {
+                return Err(format!("{record:?} has attributes elsewhere: {number:?}"));
+            }
+            number.into_iter().for_each(|number| *sums.entry(number).or_default() += 1);
+        }
+        let counted: BTreeMap<u32, u32> = self.commons.timers().collect();
+        let is_right = counted == sums;
+        is_right.then_some(()).ok_or_else(|| format!("commons: {counted:?}, expected {sums:?}"))
     }
 
     /// Checks that what tags hold and count equals what is summed up afresh. Tags beyond the bound

@@ -1,14 +1,14 @@
 //! How a record begins, changes and ends. Each step takes and gives back all that the record names:
 //! its payload, its placement, its host's authority, its tags, its owner, its entry in the index.
 
-use super::record::Ms46;
+use super::record::Ms45;
 use super::{AuthorityId, Former, Next, Outline, Placement, PlacementId, Record, Records, State};
 use crate::base::ids::{Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::Tick;
 use crate::shard::parts::peers::Peers;
 use crate::store::payloads::PayloadRef;
-use crate::timer::definition::Content;
+use crate::timer::definition::has_attributes;
 use crate::timer::naming::{KEY_REMEMBERED_MS, is_digest, may_be_of_key};
 use crate::timer::schedule::tombstone_ms;
 
@@ -25,10 +25,13 @@ impl Records {
         content: &[u8],
     ) -> Slot {
         let held = slot.map(|slot| *self.slab.get(slot));
-        if let Some(held) = &held {
-            self.release(tick, held);
-        }
-        let (state, repeat_for) = Self::begins_as(outline, held.as_ref(), content);
+        let (payload, state, repeat_for) = if has_attributes(content) {
+            self.begin_special(tick, outline, held.as_ref(), content)
+        } else {
+            held.iter().for_each(|held| self.release(tick, held));
+            let repeat_for = Ms45::new(outline.repeat_for_ms);
+            (self.payloads.insert(content), State::Armed, repeat_for)
+        };
         let mut record = Record {
             id: outline.id,
             version: outline.key.version,
@@ -36,7 +39,7 @@ impl Records {
             interval_ms: outline.interval_ms,
             repeat_for,
             sequence: outline.key.sequence,
-            payload: self.payloads.insert(content),
+            payload,
             placement: self.placements.enter(&outline.placement),
             authority,
             state,
@@ -71,7 +74,7 @@ impl Records {
             version: outline.key.version,
             start: outline.start,
             interval_ms,
-            repeat_for: Ms46::new(repeat_for_ms),
+            repeat_for: Ms45::new(repeat_for_ms),
             sequence: outline.key.sequence,
             payload: PayloadRef::EMPTY,
             placement: self.placements.enter(&outline.placement),
@@ -98,6 +101,9 @@ impl Records {
         if record.state == State::Parked {
             self.leave_letter(&record);
         }
+        if record.repeat_for.is_common() {
+            self.leave_commons(&record);
+        }
         let record = self.slab.get_mut(slot);
         let former = Former::of(record);
         let payload = record.payload;
@@ -105,7 +111,7 @@ impl Records {
         record.state = State::Tombstone;
         record.payload = PayloadRef::EMPTY;
         record.authority = AuthorityId::NONE;
-        (record.interval_ms, record.repeat_for) = (interval_ms, Ms46::new(repeat_for_ms));
+        (record.interval_ms, record.repeat_for) = (interval_ms, Ms45::new(repeat_for_ms));
         self.changes.progress(slot);
         self.payloads.remove(payload);
         self.hosts.leave(former.authority, tick);
@@ -259,8 +265,7 @@ impl Records {
             let known = Some(held.repeat_for.get()).filter(|digest| is_digest(*digest));
             return (interval_ms, known.unwrap_or(repeat_for_ms));
         }
-        let content = Content::decode(self.payloads.get(held.payload));
-        match content.attributes().once {
+        match self.content_of(held).attributes().once {
             // No digest: a client chose the id.
             None => (interval_ms, 0),
             Some(digest) => {
@@ -276,7 +281,7 @@ impl Records {
     }
 
     /// Gives back what a record held beyond its slot: payload, host, placement, its count.
-    fn release(&mut self, tick: Tick, held: &Record) {
+    pub(super) fn release(&mut self, tick: Tick, held: &Record) {
         if held.is_live() {
             self.leave_tallies(held);
             self.leave_counts(tick, held);
@@ -286,6 +291,9 @@ impl Records {
         }
         self.placements.leave(held.placement);
         if held.is_live() {
+            if held.repeat_for.is_common() {
+                self.leave_commons(held);
+            }
             self.payloads.remove(held.payload);
             self.hosts.leave(held.authority, tick);
             self.counts.timers -= 1;

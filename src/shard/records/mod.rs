@@ -24,6 +24,8 @@ mod arrivals;
 mod audit;
 mod authorities;
 mod changes;
+mod commons;
+mod contents;
 mod flows;
 mod hosts;
 mod letters;
@@ -68,6 +70,7 @@ use super::config::ShardConfig;
 use super::tag_counts::TagCounts;
 use arrivals::Arrivals;
 use authorities::Authorities;
+use commons::Commons;
 use letters::Letters;
 use owners::Owners;
 use placements::Placements;
@@ -120,6 +123,7 @@ pub struct Records {
     wheel: Wheel,
     index: Index,
     payloads: Payloads,
+    commons: Commons,
     placements: Placements,
     hosts: Hosts,
     tags: TagCounts,
@@ -144,6 +148,7 @@ impl Records {
             wheel: Wheel::new(config.geometry, tick),
             index: Index::new(config.stock.entries.clone(), config.hash_seed),
             payloads: config.stock.payloads.clone().into(),
+            commons: Commons::new(config.hash_seed),
             placements: Placements::new(config.hash_seed),
             hosts: Hosts::new(authorities, &config.callbacks, config.own),
             tags: TagCounts::new(config.tags_max, config.hash_seed),
@@ -187,9 +192,9 @@ impl Records {
         self.slab.slots()
     }
 
-    /// Bytes of the contents of all timers, as they cost in memory.
+    /// Bytes of the contents of all timers, about, if each had a memory of its own.
     pub fn payload_bytes(&self) -> u64 {
-        self.payloads.used_bytes() as u64
+        self.payloads.used_bytes() as u64 + self.commons.spared_bytes()
     }
 
     /// Slots in use from `next` on, in their order.
@@ -201,12 +206,6 @@ impl Records {
     #[inline]
     pub fn placement_of(&self, record: &Record) -> &Placement {
         self.placements.get(record.placement)
-    }
-
-    /// The content of a timer, as it was given to [`Records::hold`].
-    #[inline]
-    pub fn content_of(&self, record: &Record) -> &[u8] {
-        self.payloads.get(record.payload)
     }
 
     /// The authority of a timer's callback host, as written.
@@ -269,11 +268,13 @@ impl Records {
         self.counts
     }
 
-    /// Bytes of memory held: records, links, wheel, index, hosts, placements, payloads in use.
+    /// Bytes of memory held: records, links, wheel, index, hosts, placements, payloads in use, and
+    /// what these have in common.
     pub fn bytes(&self) -> u64 {
         let store = self.slab.bytes() + self.links.bytes() + self.wheel.bytes();
         let tables = self.index.bytes() + self.hosts.bytes() + self.placements.bytes();
-        (store + tables + self.payloads.used_bytes() + self.changes.bytes()) as u64
+        let contents = self.payloads.used_bytes() + self.commons.bytes();
+        (store + tables + contents + self.changes.bytes()) as u64
     }
 
     /// When a slot next comes due, or the wheel has work; `None`: no slot is in the wheel.

@@ -3,7 +3,6 @@
 use super::letters::{Age, Letters};
 use super::{Record, Records};
 use crate::base::ids::Slot;
-use crate::timer::definition::Content;
 
 impl Records {
     /// The dead letters.
@@ -12,9 +11,9 @@ impl Records {
     }
 
     fn age_of(&self, record: &Record) -> (Age, u64) {
-        let content = self.payloads.get(record.payload);
-        let letter = Content::decode(content).attributes().letter;
-        ((letter.map_or(0, |letter| letter.given_up_ms), record.id), content.len() as u64)
+        let letter = self.content_of(record).attributes().letter;
+        let bytes = self.content_bytes(record) as u64;
+        ((letter.map_or(0, |letter| letter.given_up_ms), record.id), bytes)
     }
 
     /// Counts a letter that has been put at a slot.

@@ -68,7 +68,7 @@ pub struct Record {
     pub version: Version,
     pub start: Tick,
     pub interval_ms: u64,
-    pub repeat_for: Ms46,
+    pub repeat_for: Ms45,
     /// Pops done.
     pub sequence: u64,
     pub payload: PayloadRef,
@@ -81,25 +81,26 @@ pub struct Record {
     pub attempts: u8,
 }
 
-/// Milliseconds in six bytes, without alignment: up to 2 200 years, of which a timer uses 100. The
-/// highest bits are marks: the timer is tallied (`super::tallies`), and its content says what
-/// clients did with it (`super::acted`).
+/// Milliseconds in six bytes, without alignment: up to 1 100 years, of which a timer uses 100. The
+/// highest bits are marks: the timer is tallied (`super::tallies`), its content says what clients
+/// did with it (`super::acted`), and a part of its content lies elsewhere (`super::commons`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ms46([u16; 3]);
+pub struct Ms45([u16; 3]);
 
 /// The marks, in the last of the three.
 const MARK: u16 = 0x8000;
 const ACTED: u16 = 0x4000;
+const COMMON: u16 = 0x2000;
 
-impl Ms46 {
+impl Ms45 {
     pub const fn new(ms: u64) -> Self {
-        let ms = if ms >> 46 == 0 { ms } else { (1 << 46) - 1 };
+        let ms = if ms >> 45 == 0 { ms } else { (1 << 45) - 1 };
         Self([ms as u16, (ms >> 16) as u16, (ms >> 32) as u16])
     }
 
     #[inline]
     pub const fn get(self) -> u64 {
-        let high = (self.0[2] & !(MARK | ACTED)) as u64;
+        let high = (self.0[2] & !(MARK | ACTED | COMMON)) as u64;
         self.0[0] as u64 | (self.0[1] as u64) << 16 | high << 32
     }
 
@@ -120,6 +121,18 @@ impl Ms46 {
     #[inline]
     pub const fn is_acted(self) -> bool {
         self.0[2] & ACTED != 0
+    }
+
+    /// The same time, with the mark that a part of the content lies elsewhere.
+    pub const fn common(self) -> Self {
+        let [low, middle, high] = self.0;
+        Self([low, middle, high | COMMON])
+    }
+
+    /// Whether that mark is there.
+    #[inline]
+    pub const fn is_common(self) -> bool {
+        self.0[2] & COMMON != 0
     }
 
     /// Whether the mark is there.
@@ -162,8 +175,8 @@ mod tests {
 
     #[test]
     fn six_bytes_hold_every_time_that_a_timer_can_have() {
-        for ms in [0, 1, 65_535, 65_536, 1 << 32, INTERVAL_MS_MAX, (1 << 46) - 1] {
-            let time = Ms46::new(ms);
+        for ms in [0, 1, 65_535, 65_536, 1 << 32, INTERVAL_MS_MAX, (1 << 45) - 1] {
+            let time = Ms45::new(ms);
             assert_eq!((time.get(), time.is_marked()), (ms, false));
             let marked = time.marked(true);
             assert_eq!((marked.get(), marked.is_marked()), (ms, true));
@@ -171,7 +184,10 @@ mod tests {
             let acted = time.acted();
             assert_eq!((acted.get(), acted.is_marked(), acted.is_acted()), (ms, false, true));
             assert!(acted.marked(true).is_acted() && !time.is_acted());
+            let common = time.common();
+            assert_eq!((common.get(), common.is_common(), common.is_acted()), (ms, true, false));
+            assert!(common.acted().marked(true).is_common() && !acted.is_common());
         }
-        assert_eq!(Ms46::new(u64::MAX).get(), (1 << 46) - 1);
+        assert_eq!(Ms45::new(u64::MAX).get(), (1 << 45) - 1);
     }
 }

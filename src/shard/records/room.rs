@@ -18,7 +18,7 @@ impl Records {
     /// Whether content fits in place of what is held. Content that takes no more memory than what
     /// is held always fits.
     pub fn room_for_change(&self, held: &Record, content_bytes: usize) -> Result<(), Refusal> {
-        let former_bytes = Payloads::cost_bytes(held.payload.len() as usize);
+        let former_bytes = Payloads::cost_bytes(self.content_bytes(held));
         match Payloads::cost_bytes(content_bytes).checked_sub(former_bytes) {
             None | Some(0) => Ok(()),
             Some(more_bytes) => self.room_for_bytes(more_bytes),
@@ -36,7 +36,7 @@ impl Records {
     fn room_by_quota(&self, held: Option<&Record>, content: &[u8]) -> Result<(), Refusal> {
         let Some(owner) = Content::decode(content).owner() else { return Ok(()) };
         let held = held.filter(|held| held.is_live() && self.owners.is_full(owner));
-        let former = held.and_then(|held| Content::decode(self.content_of(held)).owner());
+        let former = held.and_then(|held| self.content_of(held).owner());
         let is_more = former != Some(owner) && self.owners.is_full(owner);
         if is_more { Err(Refusal::TokenFull) } else { Ok(()) }
     }
