@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use chronos::cli::progress::Progress;
 use chronos::ring::pin_to_core;
+use memchr::memmem;
 use serde::Serialize;
 
 use crate::child::{Child, free_address};
@@ -211,7 +212,7 @@ fn list_until((address, flags): (SocketAddr, &ListFlags), is_over: &AtomicBool) 
             )?;
             let page = answer(&mut reads)?;
             listed.pages.push(at.elapsed().as_secs_f64());
-            timers += page.windows(MARK.len()).filter(|bytes| *bytes == MARK).count() as u64;
+            timers += memmem::find_iter(&page, MARK).count() as u64;
             match cursor_in(&page) {
                 Some(next) => cursor = format!("&cursor={next}"),
                 None => break,

@@ -30,6 +30,9 @@ const LOOKS_PER_PART: u32 = 10_000;
 const LOOKS_PER_CONTENT: u32 = 8;
 /// What it costs to find one timer of a window and to write it.
 const LOOKS_PER_TIMER: u32 = 30;
+/// Timers of a window that are read into the caches together: their records and contents lie
+/// anywhere, and a core waits for many reads of memory hardly longer than for one.
+const WARMED: usize = 16;
 /// Bytes of a part above which it ends. The next part goes on there.
 const PART_BYTES_MAX: usize = 64 << 10;
 
@@ -100,41 +103,49 @@ impl Shard {
     ) -> (Place, bool) {
         let mut at = ask.from;
         let mut left = ask.limit;
-        while *looks > 0 && left > 0 && part.len() <= PART_BYTES_MAX {
-            let Some(place) = self.next_listed(now, ask, at, looks) else { return (at, false) };
-            let (place, slot) = match place {
-                Found::Entry(entry) => entry,
-                Found::Nothing(until) => match until {
-                    // The window is used up. The next one begins behind it.
-                    Some(until) => {
-                        at = until;
-                        continue;
-                    }
-                    None => return (at, true),
-                },
+        let is_full = |looks: u32, left: u16, part: &[u8]| {
+            looks == 0 || left == 0 || part.len() > PART_BYTES_MAX
+        };
+        let mut entries = Vec::with_capacity(WARMED);
+        while !is_full(*looks, left, part) {
+            let Some(until) = self.next_listed(now, ask, at, (looks, &mut entries)) else {
+                return (at, false);
             };
-            *looks = looks.saturating_sub(LOOKS_PER_TIMER);
-            if self.write_part(now, &ask.filter, (place, slot), part) {
-                left -= 1;
-                self.counters.listed += 1;
+            if entries.is_empty() {
+                // The window is used up. The next one begins behind it.
+                let Some(until) = until else { return (at, true) };
+                at = until;
+                continue;
             }
-            match place.next() {
-                Some(next) => at = next,
-                None => return (place, true),
+            self.records.warm(entries.iter().map(|(_, slot)| *slot));
+            for (place, slot) in entries.drain(..) {
+                if is_full(*looks, left, part) {
+                    return (at, false);
+                }
+                *looks = looks.saturating_sub(LOOKS_PER_TIMER);
+                if self.write_part(now, &ask.filter, (place, slot), part) {
+                    left -= 1;
+                    self.counters.listed += 1;
+                }
+                match place.next() {
+                    Some(next) => at = next,
+                    None => return (place, true),
+                }
             }
         }
         (at, false)
     }
 
-    /// Finds the next place of a list in its window, and goes on with the window if it is not
-    /// complete. `None`: the looks are used up, or there is no room for a window.
+    /// Finds the next places of a list in its window, and goes on with the window if it is not
+    /// complete. Returns the place at which the window ends, if it does not have all. `None`: the
+    /// looks are used up, or there is no room for a window.
     fn next_listed(
         &mut self,
         now: Now,
         ask: &ListAsk<'_>,
         at: Place,
-        looks: &mut u32,
-    ) -> Option<Found> {
+        (looks, entries): (&mut u32, &mut Vec<Entry>),
+    ) -> Option<Option<Place>> {
         let (tick, records) = (now.mono.tick_floor(), self.records.slots());
         let Some(window) = self.lists.window(tick, ask.walk, at, records) else {
             // Others have all windows. The question comes again in the next tick.
@@ -161,9 +172,9 @@ impl Shard {
                 }
             }
         }
-        let (entry, spent) = window.first_from(at);
+        let spent = window.first_from(at, entries, WARMED);
         *looks = looks.saturating_sub(spent);
-        Some(entry.map_or(Found::Nothing(window.until), Found::Entry))
+        Some(window.until)
     }
 
     /// Appends the timer of a place to a part, if it is there and in the list still.
@@ -201,13 +212,6 @@ impl Shard {
         write_listed(&ListedCopy { state, is_first, due_in_ms, copy }, part);
         true
     }
-}
-
-/// What a window has next.
-enum Found {
-    Entry(Entry),
-    /// Nothing up to this place; `None`: nothing at all.
-    Nothing(Option<Place>),
 }
 
 fn listed_state(state: State) -> Option<ListedState> {

@@ -126,8 +126,9 @@ impl Window {
         }
     }
 
-    /// The first place of the window from `from` on, and how many looks it took to find.
-    pub fn first_from(&mut self, from: Place) -> (Option<Entry>, u32) {
+    /// Appends the first places of the window from `from` on, at most so many and of one bucket;
+    /// none: there are none. Returns how many looks it took to find them.
+    pub fn first_from(&mut self, from: Place, found: &mut Vec<Entry>, most: usize) -> u32 {
         let mut looks = 0;
         let first = self.bucket_of(from);
         for (number, bucket) in self.buckets.iter_mut().enumerate().skip(first) {
@@ -140,11 +141,12 @@ impl Window {
             let places = &bucket.places;
             let is_before = |entry: &Entry| entry.0 < from;
             let at = if number > first { 0 } else { places.partition_point(is_before) };
-            if let Some(entry) = places.get(at) {
-                return (Some(*entry), looks);
+            if at < places.len() {
+                found.extend(places[at..].iter().take(most));
+                return looks;
             }
         }
-        (None, looks)
+        looks
     }
 }
 
@@ -262,10 +264,12 @@ mod tests {
         let mut found = Vec::new();
         while let Some(at) = from
             && window.covers(at)
-            && let (Some((place, _)), _) = window.first_from(at)
         {
-            found.push(place);
-            from = place.next();
+            let mut entries = Vec::new();
+            window.first_from(at, &mut entries, 3);
+            let Some((last, _)) = entries.last() else { break };
+            from = last.next();
+            found.extend(entries.iter().map(|(place, _)| *place));
         }
         found
     }
