@@ -25,6 +25,11 @@ pub(super) fn checks(client: &AdminClient, admin: &str) -> Vec<Check> {
     let told = format!("{}, version {}", clean(state), clean(text(&status["version"])));
     let mut checks = vec![match state {
         "serving" => Check::ok(&what, told),
+        "left" => Check::warn(
+            &what,
+            format!("{told}: it was taken out of its cluster and refuses requests"),
+            "stop it, or add it with chronos cluster join",
+        ),
         _ => Check::fail(&what, told, "look at its log"),
     }];
     match service.ask(Door::Operators, HttpRequest::bare("GET", "/alarms")) {

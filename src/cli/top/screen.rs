@@ -19,7 +19,7 @@ pub(super) fn screen(between: &Between<'_>) -> String {
         "chronos {}  {}  {}  up {}\n\n",
         text(&status["version"]),
         text(&status["cluster"]["name"]),
-        text(&status["state"]),
+        state_of(status),
         length(uptime)
     );
     let late = |share| late(between, share);
@@ -45,6 +45,15 @@ pub(super) fn screen(between: &Between<'_>) -> String {
         between.now("dead_letters")
     );
     screen + &cores(between) + "\n" + &hosts(between.after) + "\n" + &peers(status)
+}
+
+/// The state of a node. A node that has left its cluster may be stopped if it holds nothing.
+pub(super) fn state_of(status: &Value) -> String {
+    match (status["state"].as_str(), status["totals"]["timers"].as_u64()) {
+        (Some("left"), Some(0)) => "left its cluster, holds no timers".to_owned(),
+        (Some("left"), Some(timers)) => format!("left its cluster, still holds {timers} timers"),
+        _ => word_of(&status["state"]),
+    }
 }
 
 /// The bound of the lateness of this share of the pops.
@@ -116,8 +125,20 @@ fn left_out(count: usize, shown: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::cli::top::sample::two_samples;
+
+    #[test]
+    fn a_node_that_has_left_says_so_and_what_it_still_holds() {
+        let told = |state: &str, timers: u64| {
+            state_of(&json!({ "state": state, "totals": { "timers": timers } }))
+        };
+        assert_eq!(told("serving", 0), "serving");
+        assert_eq!(told("left", 0), "left its cluster, holds no timers");
+        assert_eq!(told("left", 7), "left its cluster, still holds 7 timers");
+    }
 
     #[test]
     fn a_screen_tells_all_and_acts_on_no_terminal() {
