@@ -3,12 +3,11 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::ending::{Ending, NotDone, end};
+use super::ending::{Ending, NotDone, end, failed};
 use super::exit::{EXIT_FAILURE, EXIT_USAGE};
 use super::pages::{Gathered, ITEMS_MAX, gather, next_cursor};
 use super::service::{Service, ServiceFlags, encoded, query};
 use super::shown::{clean, lines_of, table, word_of};
-use super::terminal::fail;
 use crate::control::http_client::HttpRequest;
 
 const EXAMPLES: &str = "\
@@ -103,7 +102,7 @@ struct UseFlags {
 pub(super) fn run(flags: &DeadLettersFlags) -> u8 {
     let service = match Service::new(&flags.service) {
         Ok(service) => service,
-        Err(reason) => return fail(&reason, EXIT_USAGE),
+        Err(reason) => return failed(flags.service.json, &reason, EXIT_USAGE),
     };
     let result = match &flags.command {
         LettersCommand::List { filter, limit } => list(&service, filter, *limit),

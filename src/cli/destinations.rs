@@ -7,11 +7,10 @@ use serde_json::{Value, json};
 
 use super::admin_client::AdminClient;
 use super::cluster;
-use super::ending::{Ending, NotDone, end};
+use super::ending::{Ending, NotDone, end, failed};
 use super::exit::{EXIT_FAILURE, EXIT_USAGE};
 use super::service::{Door, OperatorFlags, Service, encoded};
 use super::shown::{clean, lines_of, table, word_of};
-use super::terminal::fail;
 use crate::control::http_client::HttpRequest;
 
 const EXAMPLES: &str = "\
@@ -108,7 +107,7 @@ pub(super) fn run(flags: &DestinationsFlags) -> u8 {
     let OperatorFlags { admin, tls, json } = &flags.operator;
     let client = match AdminClient::new(tls) {
         Ok(client) => client,
-        Err(reason) => return fail(&reason, EXIT_USAGE),
+        Err(reason) => return failed(*json, &reason, EXIT_USAGE),
     };
     let service = Service::of_operators(&client, admin);
     let result = match &flags.command {

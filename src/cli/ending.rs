@@ -1,5 +1,7 @@
 //! How a command on a node ends: its text or its document, and the exit code.
 
+use std::fmt::Display;
+
 use serde_json::{Value, json};
 
 use super::exit::{EXIT_FAILURE, EXIT_USAGE};
@@ -41,6 +43,29 @@ pub(super) enum NotDone {
     Usage(String),
 }
 
+/// The document of a failure. `status`: of the answer that refused, if there is one.
+pub(super) fn failure(reason: &dyn Display, status: Option<u16>) -> Value {
+    json!({ "error": reason.to_string(), "status": status })
+}
+
+/// Says why a command fails, with `--json` also as a document, and returns `code`.
+pub(super) fn failed(is_json: bool, reason: &dyn Display, code: u8) -> u8 {
+    failed_by(is_json, reason, None, code)
+}
+
+/// The same of a failure that may be an answer with a status.
+pub(super) fn failed_by(
+    is_json: bool,
+    reason: &dyn Display,
+    status: Option<u16>,
+    code: u8,
+) -> u8 {
+    if is_json {
+        print(&json_text(&failure(reason, status)));
+    }
+    fail(reason, code)
+}
+
 /// Prints how a command ended, and returns the exit code.
 pub(super) fn end(is_json: bool, result: Result<Ending, NotDone>) -> u8 {
     match result {
@@ -54,14 +79,11 @@ pub(super) fn end(is_json: bool, result: Result<Ending, NotDone>) -> u8 {
                 NotDone::Usage(_) => EXIT_USAGE,
                 _ => EXIT_FAILURE,
             };
-            if is_json {
-                let status = match &error {
-                    NotDone::Failed(Failure::Refused { status, .. }) => Some(*status),
-                    _ => None,
-                };
-                print(&json_text(&json!({ "error": error.to_string(), "status": status })));
-            }
-            fail(&error, code)
+            let status = match &error {
+                NotDone::Failed(Failure::Refused { status, .. }) => Some(*status),
+                _ => None,
+            };
+            failed_by(is_json, &error, status, code)
         }
     }
 }

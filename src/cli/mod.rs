@@ -18,6 +18,7 @@ mod help;
 mod jobs;
 mod journal;
 mod key_flags;
+mod lasting;
 pub mod manual;
 mod near;
 mod node;

@@ -117,6 +117,9 @@ pub(super) enum Failure {
     /// The node refused.
     #[error("{address} refuses: {text} (status {status})")]
     Refused { address: String, status: u16, text: String },
+    /// There was no answer in time. The text says what to do.
+    #[error("{0}")]
+    Late(String),
     /// Nobody answered, or nobody was asked. The text says what to do.
     #[error("{0}")]
     Unanswered(String),
@@ -210,6 +213,9 @@ fn reply_of(
                 "{address} does not answer: {error}. Expected a node there: start it, or name \
                  another with {flag} HOST:PORT"
             )));
+        }
+        Err(error @ AdminError::Http(HttpError::Late(_))) => {
+            return Err(Failure::Late(format!("{address} gives no answer: {error}")));
         }
         Err(error) => return Err(unanswered(format!("{address} gives no answer: {error}"))),
     };

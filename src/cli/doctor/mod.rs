@@ -14,11 +14,12 @@ use serde_json::{Value, json};
 
 use self::check::{Check, Verdict};
 use super::admin_client::{AdminClient, TlsFlags};
+use super::ending::failed;
 use super::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
 use super::node::environment;
 use super::service::address;
 use super::shown::{clean, json_text};
-use super::terminal::{fail, is_coloured, print};
+use super::terminal::{is_coloured, print};
 use crate::control::config::files::{ConfigFiles, IniFiles, LOCAL_FILE};
 
 const EXAMPLES: &str = "\
@@ -60,7 +61,7 @@ pub(super) struct DoctorFlags {
 pub(super) fn run(flags: &DoctorFlags) -> u8 {
     let client = match AdminClient::new(&flags.tls) {
         Ok(client) => client,
-        Err(reason) => return fail(&reason, EXIT_USAGE),
+        Err(reason) => return failed(flags.json, &reason, EXIT_USAGE),
     };
     let mut checks = machine::checks();
     checks.extend(configured(flags.config.as_deref()));

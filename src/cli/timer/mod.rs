@@ -12,11 +12,10 @@ use self::document::{DocumentFlags, writable};
 use self::list::{CountFlags, FilterFlags, ListFlags};
 use self::target::{TargetFlags, bare, send};
 use self::watch::WatchFlags;
-use super::ending::{Ending, NotDone, end};
+use super::ending::{Ending, NotDone, end, failed};
 use super::exit::EXIT_USAGE;
 use super::service::{Reply, Service, ServiceFlags, encoded};
 use super::shown::{clean, lines_of};
-use super::terminal::fail;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -118,7 +117,7 @@ struct DeleteFlags {
 pub(super) fn run(flags: &TimerFlags) -> u8 {
     let service = match Service::new(&flags.service) {
         Ok(service) => service,
-        Err(reason) => return fail(&reason, EXIT_USAGE),
+        Err(reason) => return failed(flags.service.json, &reason, EXIT_USAGE),
     };
     let result = match &flags.command {
         TimerCommand::Create(flags) => create(&service, flags),

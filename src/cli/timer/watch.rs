@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::target::{TargetFlags, bare, send};
 use crate::cli::ending::{Ending, NotDone};
 use crate::cli::exit::EXIT_FAILURE;
+use crate::cli::lasting::seconds_in;
 use crate::cli::service::{Door, Failure, Service, encoded};
 use crate::cli::shown::clean;
 use crate::cli::terminal::{print, tell};
@@ -23,20 +24,16 @@ pub(super) struct WatchFlags {
     target: TargetFlags,
 
     /// Pause between two looks
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
+    #[arg(long, value_name = "DURATION", default_value_t = 1.0, value_parser = seconds)]
     every: f64,
 
     /// Stop after this time, with exit code 1 if the timer is still there
-    #[arg(long = "for", value_name = "SECONDS", default_value_t = 86_400.0, value_parser = seconds)]
+    #[arg(long = "for", value_name = "DURATION", default_value_t = 86_400.0, value_parser = seconds)]
     length: f64,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
-    match (0.1..=31_536_000.0).contains(&seconds) {
-        true => Ok(seconds),
-        false => Err("expected 0.1 to 31536000 seconds".into()),
-    }
+    seconds_in(text, &(0.1..=31_536_000.0))
 }
 
 /// What a line tells of: it changes when something has happened to the timer.

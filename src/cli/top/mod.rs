@@ -16,10 +16,11 @@ use self::screen::screen;
 use self::terminal::{Screen, Wish, tell_wishes};
 use self::view::Shown;
 use super::admin_client::AdminClient;
-use super::ending::{Ending, NotDone, end};
+use super::ending::{Ending, NotDone, end, failed};
 use super::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
+use super::lasting::seconds_in;
 use super::service::{Failure, OperatorFlags, Service};
-use super::terminal::{fail, is_coloured};
+use super::terminal::is_coloured;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -55,13 +56,12 @@ pub(super) struct TopFlags {
     once: bool,
 
     /// Time between two looks
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
+    #[arg(long, value_name = "DURATION", default_value_t = 1.0, value_parser = seconds)]
     every: f64,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let seconds = text.parse().ok().filter(|seconds| (0.1..=3_600.0).contains(seconds));
-    seconds.ok_or_else(|| "expected 0.1 to 3600 seconds".into())
+    seconds_in(text, &(0.1..=3_600.0))
 }
 
 /// Runs the command; returns the exit code.
@@ -69,7 +69,7 @@ pub(super) fn run(flags: &TopFlags) -> u8 {
     let OperatorFlags { admin, tls, json } = &flags.operator;
     let client = match AdminClient::new(tls) {
         Ok(client) => client,
-        Err(reason) => return fail(&reason, EXIT_USAGE),
+        Err(reason) => return failed(*json, &reason, EXIT_USAGE),
     };
     let service = Service::of_operators(&client, admin);
     let every = Duration::from_secs_f64(flags.every);
