@@ -7,10 +7,9 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::admin_client::{AdminClient, AdminError, AdminRequest, TlsFlags, needed};
-use super::ending::{failed, failed_by};
 use super::exit::{EXIT_FAILURE, EXIT_USAGE};
 use super::progress::{Progress, silence};
-use super::terminal::print;
+use super::terminal::{failed, failed_by, print};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 
 use super::admin_client::AdminClient;
 use super::cluster;
-use super::ending::{Ending, NotDone, end, failed};
+use super::ending::{Ending, NotDone, end};
 use super::exit::{EXIT_FAILURE, EXIT_USAGE};
 use super::service::{Door, OperatorFlags, Service, encoded};
 use super::shown::{clean, lines_of, table, word_of};
+use super::terminal::failed;
 use crate::control::http_client::HttpRequest;
 
 const EXAMPLES: &str = "\
@@ -133,7 +134,7 @@ pub(super) fn run(flags: &DestinationsFlags) -> u8 {
 }
 
 fn shown(service: &Service, asked: HttpRequest<'_>) -> Result<Ending, NotDone> {
-    let document = service.ask(Door::Operators, asked)?.document;
+    let document = service.ask(Door::Operators, asked)?.having("destination")?;
     Ok(Ending::done(lines_of(&document), document))
 }
 
@@ -150,7 +151,7 @@ fn put(service: &Service, named: &Named, rule: &Value) -> Result<Ending, NotDone
 /// Pauses or resumes a destination. An order is a whole rule, so the limits are read before.
 fn pause(service: &Service, named: &Named, is_paused: bool) -> Result<Ending, NotDone> {
     let found = match service.ask(Door::Operators, HttpRequest::bare("GET", &named.path())) {
-        Ok(reply) => reply.document,
+        Ok(reply) => reply.having("destination")?,
         Err(error) if error.is_not_found() => Value::Null,
         Err(error) => return Err(error.into()),
     };

@@ -1,13 +1,11 @@
 //! How a command on a node ends: its text or its document, and the exit code.
 
-use std::fmt::Display;
-
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::exit::{EXIT_FAILURE, EXIT_USAGE};
 use super::service::Failure;
 use super::shown::json_text;
-use super::terminal::{fail, print, tell};
+use super::terminal::{failed_by, print, tell};
 
 /// What a command has to say.
 #[derive(Debug)]
@@ -41,29 +39,6 @@ pub(super) enum NotDone {
     /// The command line is wrong.
     #[error("{0}")]
     Usage(String),
-}
-
-/// The document of a failure. `status`: of the answer that refused, if there is one.
-pub(super) fn failure(reason: &dyn Display, status: Option<u16>) -> Value {
-    json!({ "error": reason.to_string(), "status": status })
-}
-
-/// Says why a command fails, with `--json` also as a document, and returns `code`.
-pub(super) fn failed(is_json: bool, reason: &dyn Display, code: u8) -> u8 {
-    failed_by(is_json, reason, None, code)
-}
-
-/// The same of a failure that may be an answer with a status.
-pub(super) fn failed_by(
-    is_json: bool,
-    reason: &dyn Display,
-    status: Option<u16>,
-    code: u8,
-) -> u8 {
-    if is_json {
-        print(&json_text(&failure(reason, status)));
-    }
-    fail(reason, code)
 }
 
 /// Prints how a command ended, and returns the exit code.

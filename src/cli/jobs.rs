@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-use super::ending::{Ending, NotDone, end, failed};
+use super::ending::{Ending, NotDone, end};
 use super::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
 use super::lasting::seconds_in;
 use super::progress::{Progress, say, silence};
 use super::service::{Failure, Service, ServiceFlags, encoded};
 use super::shown::{clean, lines_of, table, word_of};
+use super::terminal::failed;
 use crate::control::http_client::HttpRequest;
 
 /// Pause between two looks at a job.

@@ -45,9 +45,14 @@ mod tests {
     #[test]
     fn durations_are_numbers_of_seconds_or_have_units() {
         let range = 0.1..=172_800.0;
-        for (text, seconds) in
-            [("0.1", 0.1), ("90", 90.0), ("90s", 90.0), ("1m", 60.0), ("1h30m", 5_400.0), ("2d", 172_800.0)]
-        {
+        for (text, seconds) in [
+            ("0.1", 0.1),
+            ("90", 90.0),
+            ("90s", 90.0),
+            ("1m", 60.0),
+            ("1h30m", 5_400.0),
+            ("2d", 172_800.0),
+        ] {
             assert_eq!(seconds_in(text, &range), Ok(seconds));
         }
         for bad in ["", "0", "0s", "3d", "nan", "inf", "-1", "1x", "m", "1m1h", "1.5m", "1e400"] {

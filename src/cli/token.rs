@@ -9,9 +9,8 @@ use clap::builder::{PossibleValuesParser, RangedI64ValueParser};
 use clap::{Args, Subcommand, value_parser};
 use serde_json::json;
 
-use super::ending::failed;
 use super::exit::EXIT_FAILURE;
-use super::terminal::{print, tell};
+use super::terminal::{failed, print, tell};
 use crate::base::quota::{CREATES_PER_SECOND_MAX, TokenLimits, is_token_name};
 use crate::control::config::regular_file;
 use crate::node::clients::tokens::{FILE_BYTES_MAX, Role, Tokens, line_of};

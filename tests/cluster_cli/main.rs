@@ -386,6 +386,17 @@ fn status_tells_who_is_there_and_what_is_wrong() {
         let told = format!("{} believes {} dead", cluster.name(0), cluster.name(2));
         cluster.order(0, &["status"]).out.contains(&told).then_some(())
     });
+    until("the others to declare it dead", || {
+        let told = format!("{} believes {} dead", cluster.name(1), cluster.name(2));
+        cluster.order(0, &["status"]).out.contains(&told).then_some(())
+    });
+    let missing = format!("{} is missing", cluster.name(2));
+    let part = cluster.order(0, &["resync"]);
+    part.expect(1, &format!("incomplete: {missing}")).expect(1, "resynchronised: 2 of 3 nodes");
+    let part = cluster.order(0, &["resync", "--json"]);
+    let document: Value = serde_json::from_str(&part.expect(1, &missing).out).expect("JSON");
+    assert_eq!(document["outcome"], "incomplete");
+    assert_eq!(document["incomplete"].as_array().map(Vec::len), Some(1), "{document}");
 }
 
 #[test]
@@ -537,7 +548,9 @@ fn mistakes_are_told_and_change_nothing() {
     cluster.order(0, &all).expect(1, "no member left");
     let failed = cluster.order(0, &["join", &third, "--json"]);
     let document: Value = serde_json::from_str(&failed.expect(1, "").out).expect("JSON");
-    assert_eq!(document["outcome"], "failed");
+    assert_eq!(document["status"], Value::Null);
+    let told = document["error"].as_str().expect("a text");
+    assert!(told.starts_with(&format!("not all nodes answer: {third}")), "{told}");
     // By hand, on one node only.
     let disagree = json!({ "nodes": [cluster.name(0)] });
     assert_eq!(cluster.put(0, &disagree).0, 200);

@@ -62,9 +62,8 @@ fn a_node_that_has_left_is_said_to_have() {
     let lines = format!("[cluster]\nlocalhost = \"{own}\"\nnodes = [\"{own}\", \"{other}\"]\n");
     let node = Node::start_at(own, place(), &lines);
     let browser = Browser::open(&node.console());
-    let state = |word: &str| {
-        format!("return document.getElementById('node-state').innerText === '{word}'")
-    };
+    let state =
+        |word: &str| format!("return document.getElementById('node-state').innerText === '{word}'");
     browser.wait("the state", &state("serving"));
     let alone = r#"{"nodes":[],"joining":[],"leaving":[]}"#;
     let told = node.order("PUT", "/cluster/membership", alone);

@@ -19,12 +19,11 @@ use self::certs::CertsFlags;
 use self::context::{Context, Success};
 use self::plan::{ChangeKind, Procedure};
 use crate::cli::admin_client::{AdminClient, TlsFlags};
-use crate::cli::ending::failed;
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
 use crate::cli::lasting::whole_seconds_in;
 use crate::cli::progress::silence;
 use crate::cli::shown::{clean, json_text};
-use crate::cli::terminal::{print, tell};
+use crate::cli::terminal::{failed, print, tell};
 
 const EXAMPLES: &str = "\
 Examples:

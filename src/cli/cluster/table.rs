@@ -6,9 +6,8 @@ use serde_json::json;
 
 use super::context::Context;
 use super::survey::{NodeReport, Survey};
-use crate::cli::ending::failed;
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK};
-use crate::cli::terminal::{print, tell};
+use crate::cli::terminal::{failed, print, tell};
 
 /// Pause between two looks of who waits.
 const LOOK_EVERY: Duration = Duration::from_millis(200);

@@ -14,12 +14,11 @@ use serde_json::{Value, json};
 
 use self::check::{Check, Verdict};
 use super::admin_client::{AdminClient, TlsFlags};
-use super::ending::failed;
 use super::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
 use super::node::environment;
 use super::service::address;
 use super::shown::{clean, json_text};
-use super::terminal::{is_coloured, print};
+use super::terminal::{failed, is_coloured, print};
 use crate::control::config::files::{ConfigFiles, IniFiles, LOCAL_FILE};
 
 const EXAMPLES: &str = "\

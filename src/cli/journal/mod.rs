@@ -14,11 +14,10 @@ use clap::{Args, Subcommand};
 use self::dump::DumpFlags;
 use self::place::Place;
 use self::repair::RepairFlags;
-use crate::cli::ending::failure;
 use crate::cli::exit::EXIT_USAGE;
 use crate::cli::progress::silence;
 use crate::cli::shown::json_text;
-use crate::cli::terminal::{fail, print};
+use crate::cli::terminal::{fail, failure, print};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -12,10 +12,11 @@ use self::document::{DocumentFlags, writable};
 use self::list::{CountFlags, FilterFlags, ListFlags};
 use self::target::{TargetFlags, bare, send};
 use self::watch::WatchFlags;
-use super::ending::{Ending, NotDone, end, failed};
+use super::ending::{Ending, NotDone, end};
 use super::exit::EXIT_USAGE;
 use super::service::{Reply, Service, ServiceFlags, encoded};
 use super::shown::{clean, lines_of};
+use super::terminal::failed;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -174,7 +175,11 @@ fn get(service: &Service, target: &TargetFlags) -> Result<Ending, NotDone> {
     if let (Some(version), Value::Object(members)) = (reply.version, &mut document) {
         members.insert("version".into(), version.trim_matches('"').into());
     }
-    Ok(Ending::done(lines_of(&document), document))
+    let mut shown = document.clone();
+    if let (Some(due), Value::Object(members)) = (watch::due_of(&document), &mut shown) {
+        members.insert("due".into(), due.into());
+    }
+    Ok(Ending::done(lines_of(&shown), document))
 }
 
 fn update(service: &Service, flags: &UpdateFlags) -> Result<Ending, NotDone> {

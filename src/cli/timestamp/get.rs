@@ -12,10 +12,9 @@ use tokio::time::sleep;
 use super::client::{CallError, TimestampClient};
 use super::directory::{DirectoryError, ServerDirectory, address_of};
 use super::time::{human, rfc3339, zone};
-use crate::cli::ending::failed;
 use crate::cli::exit::{EXIT_FAILURE, EXIT_USAGE};
 use crate::cli::runtime::{on_runtime, wall_ms};
-use crate::cli::terminal::{print, tell};
+use crate::cli::terminal::{failed, print, tell};
 use crate::cli::timestamp::source::{SourceFlags, TimestampSource};
 use crate::timestamp::{RANGE_MAX, Timestamp};
 

@@ -7,11 +7,10 @@ use serde_json::{Value, json};
 
 use super::directory::{DirectoryError, Picture, ServerDirectory, address_of, wrong_cluster};
 use super::time::{human_seconds, rfc3339, zone};
-use crate::cli::ending::{failed, failure};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
 use crate::cli::runtime::{on_runtime, wall_ms};
 use crate::cli::shown::json_text;
-use crate::cli::terminal::{fail, print};
+use crate::cli::terminal::{fail, failed, failure, print};
 use crate::cli::timestamp::source::ZooKeeperFlags;
 
 const EXAMPLES: &str = "\

@@ -8,9 +8,8 @@ use jiff::tz::TimeZone;
 use serde_json::json;
 
 use super::time::{NumberIs, Written, human, read, rfc3339, zone};
-use crate::cli::ending::failure;
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
-use crate::cli::terminal::{fail, print, tell};
+use crate::cli::terminal::{fail, failure, print, tell};
 
 const EXAMPLES: &str = "\
 Examples:

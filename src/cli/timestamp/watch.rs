@@ -15,11 +15,10 @@ use super::directory::{DirectoryError, Picture, ServerDirectory, address_of, wro
 use super::get::against_clock;
 use super::servers::document;
 use super::time::{human, rfc3339, zone};
-use crate::cli::ending::failure;
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
 use crate::cli::lasting::seconds_in;
 use crate::cli::runtime::{on_runtime, wall_ms};
-use crate::cli::terminal::{fail, print};
+use crate::cli::terminal::{fail, failure, print};
 use crate::cli::timestamp::source::ZooKeeperFlags;
 use crate::timestamp::Timestamp;
 

@@ -16,11 +16,11 @@ use self::screen::screen;
 use self::terminal::{Screen, Wish, tell_wishes};
 use self::view::Shown;
 use super::admin_client::AdminClient;
-use super::ending::{Ending, NotDone, end, failed};
+use super::ending::{Ending, NotDone, end};
 use super::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
 use super::lasting::seconds_in;
 use super::service::{Failure, OperatorFlags, Service};
-use super::terminal::is_coloured;
+use super::terminal::{failed, is_coloured};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -12,7 +12,7 @@ use ratatui::widgets::{Cell, Paragraph, Row, Sparkline, Table, Wrap};
 use serde_json::Value;
 
 use super::sample::{Between, CREATES, POPS, Sample};
-use super::screen::{late, length, state_of};
+use super::screen::{late, length, state_of, trouble_of};
 use crate::cli::service::Failure;
 use crate::cli::shown::{clean, word_of};
 
@@ -20,6 +20,8 @@ use crate::cli::shown::{clean, word_of};
 const HISTORY_MAX: usize = 400;
 /// Columns of a figure with its name.
 const FIGURE_COLUMNS: u16 = 26;
+/// Most columns of what is wrong with a host.
+const WHY_COLUMNS_MAX: usize = 32;
 /// Rows of the rates over time, with their titles.
 const RATE_ROWS: u16 = 4;
 /// A node that is silent for longer is told of.
@@ -81,9 +83,10 @@ impl Palette {
 /// What a word of a node says.
 fn tone_of(word: &str) -> Tone {
     match word {
-        "serving" | "alive" | "closed" => Tone::Good,
-        "suspect" | "half-open" | "starting" | "stopping" | "left" => Tone::Poor,
-        "dead" | "open" | "failed" => Tone::Bad,
+        "serving" | "alive" => Tone::Good,
+        "suspect" | "starting" | "stopping" | "left" => Tone::Poor,
+        "dead" | "failed" => Tone::Bad,
+        why if why.contains("breaker open") => Tone::Bad,
         _ => Tone::Plain,
     }
 }
@@ -342,12 +345,16 @@ fn cores_of(between: &Between<'_>) -> Listed {
 }
 
 fn hosts_of(after: &Sample) -> Listed {
-    let hosts = &after.hosts;
-    let members = ["destination", "breaker", "queue", "failures", "paused"];
+    let row = |host: &Value| {
+        vec![word_of(&host["destination"]), trouble_of(host), word_of(&host["queue"])]
+    };
+    let rows: Vec<Vec<String>> = after.hosts.iter().map(row).collect();
+    let longest = rows.iter().map(|row| row[1].chars().count()).max().unwrap_or(0);
+    let why = u16::try_from(longest.min(WHY_COLUMNS_MAX)).unwrap_or(0);
     Listed {
-        head: vec!["HOST IN TROUBLE", "BREAKER", "QUEUE", "FAILURES", "PAUSED"],
-        widths: vec![10, 10, 9, 7],
-        rows: hosts.iter().map(|host| members.map(|name| word_of(&host[name])).to_vec()).collect(),
+        head: vec!["HOST IN TROUBLE", "WHY", "QUEUE"],
+        widths: vec![why, 10],
+        rows,
         more: after.more_hosts,
     }
 }

@@ -19,12 +19,11 @@ use self::log::LogSummary;
 use self::order::Highest;
 use self::report::{Run, Summary};
 use self::worker::{Left, Load, News};
-use crate::cli::ending::failed;
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
 use crate::cli::lasting::whole_seconds_in;
 use crate::cli::progress::{Progress, silence};
 use crate::cli::runtime::{on_runtime, wall_ms};
-use crate::cli::terminal::{print, tell};
+use crate::cli::terminal::{failed, print, tell};
 use crate::cli::timestamp::directory::follow_master;
 use crate::cli::timestamp::get::Finder;
 use crate::cli::timestamp::source::{SourceFlags, TimestampSource};
@@ -122,9 +121,7 @@ pub(crate) fn run(flags: &BenchFlags) -> u8 {
 fn read_log(file: &Path, is_json: bool) -> u8 {
     let opened = std::fs::File::open(file);
     match opened.and_then(|file| LogSummary::read(&mut BufReader::new(file))) {
-        Err(error) => {
-            failed(is_json, &format!("{}: {error}", file.display()), EXIT_FAILURE)
-        }
+        Err(error) => failed(is_json, &format!("{}: {error}", file.display()), EXIT_FAILURE),
         Ok(summary) => {
             let text = match is_json {
                 true => format!("{:#}\n", summary.document()),
