@@ -36,4 +36,9 @@ class Server(ThreadingHTTPServer):
 
 
 port = int(sys.argv[1]) if len(sys.argv) > 1 else 9000
-Server(("127.0.0.1", port), Receiver).serve_forever()
+try:
+    server = Server(("127.0.0.1", port), Receiver)
+except OSError as error:
+    sys.exit(f"cannot listen on 127.0.0.1:{port}: {error.strerror}. "
+             f"End what listens there, or name another port: python3 {sys.argv[0]} {port + 1}")
+server.serve_forever()

@@ -1,4 +1,4 @@
-//! Finds HTTP/1.1 messages in a byte stream: status or request line, four headers, body by
+//! Finds HTTP/1.1 messages in a byte stream: status or request line, five headers, body by
 //! Content-Length.
 //!
 //! The parser must not be the bottleneck. It looks at eight bytes at a time for line ends, reads
@@ -21,6 +21,8 @@ pub struct Head<'a> {
     pub body_bytes: usize,
     /// Value of `X-Sequence-Number`; `None` if absent or not a number.
     pub sequence: Option<u32>,
+    /// Value of `X-Attempt`; `None` if absent or not a number.
+    pub attempt: Option<u32>,
     /// Whether the head has `Connection: close`.
     pub close: bool,
     /// Bytes of the head with its empty line.
@@ -92,6 +94,8 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<Head<'_>>, FrameError> {
             b'x' => {
                 if let Some(value) = value_of(line, b"x-sequence-number:") {
                     head.sequence = number(value);
+                } else if let Some(value) = value_of(line, b"x-attempt:") {
+                    head.attempt = number(value);
                 }
             }
             b't' if value_of(line, b"transfer-encoding:").is_some() => {

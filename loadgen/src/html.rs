@@ -223,6 +223,7 @@ mod tests {
             early_us_max: 0.0,
             lost: 0,
             doubled: 0,
+            retried: 0,
             misordered: 0,
             stray: 0,
             lateness_us: percentiles,

@@ -120,6 +120,17 @@ struct Mark {
     seen: u64,
 }
 
+/// What a callback says, and what is known of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Callback {
+    /// The number of its timer; `None`: it does not say.
+    pub number: Option<u64>,
+    /// Its sequence number; `None`: it does not say.
+    pub sequence: Option<u32>,
+    /// Whether a pop that comes again is a retry, as the callback before was not taken.
+    pub is_owed_again: bool,
+}
+
 /// How a pop relates to the pops before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
@@ -161,8 +172,10 @@ pub struct Tally {
     pub early: u64,
     /// By how many nanoseconds the earliest pop was early.
     pub early_ns_max: u64,
-    /// Pops that came again after they had come.
+    /// Pops that came again after they had come, although the sink had taken them.
     pub doubled: u64,
+    /// Pops that came again because the sink had not taken them.
+    pub retried: u64,
     /// Pops that came after a later pop of their timer.
     pub misordered: u64,
     /// Callbacks that belong to no timer of this run.
@@ -185,6 +198,7 @@ impl Tally {
             early: 0,
             early_ns_max: 0,
             doubled: 0,
+            retried: 0,
             misordered: 0,
             stray: 0,
             distinct: 0,
@@ -193,10 +207,9 @@ impl Tally {
         }
     }
 
-    /// Judges a pop that arrived at `now`. `number` and `sequence` come from the callback; `None`:
-    /// the callback did not say.
-    pub fn pop(&mut self, ledger: &Ledger, number: Option<u64>, sequence: Option<u32>, now: u64) {
-        let known = number.zip(sequence);
+    /// Judges a pop that arrived at `now`.
+    pub fn pop(&mut self, ledger: &Ledger, callback: Callback, now: u64) {
+        let known = callback.number.zip(callback.sequence);
         let known = known.and_then(|(n, s)| ledger.due_ns(n, s).map(|due_ns| (n, s, due_ns)));
         let Some((number, sequence, due_ns)) = known else {
             self.stray += 1;
@@ -204,7 +217,9 @@ impl Tally {
         };
         match self.marks[number as usize].note(sequence) {
             Kind::Doubled => {
-                self.doubled += 1;
+                let count =
+                    if callback.is_owed_again { &mut self.retried } else { &mut self.doubled };
+                *count += 1;
                 return;
             }
             Kind::Misordered => self.misordered += 1,
@@ -252,6 +267,10 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
+    fn callback(number: Option<u64>, sequence: Option<u32>) -> Callback {
+        Callback { number, sequence, is_owed_again: false }
+    }
+
     #[test]
     fn early_late_doubled_and_lost_are_told_apart() {
         let ledger = Ledger::new(4, 10, 1);
@@ -260,13 +279,13 @@ mod tests {
             ledger.ask(number, 100 * MS);
             ledger.acknowledge(number);
         }
-        tally.pop(&ledger, Some(0), Some(1), 100 * MS - 1);
-        tally.pop(&ledger, Some(1), Some(1), 103 * MS);
-        tally.pop(&ledger, Some(1), Some(1), 104 * MS);
-        tally.pop(&ledger, Some(3), Some(1), 104 * MS);
-        tally.pop(&ledger, Some(9), Some(1), 104 * MS);
-        tally.pop(&ledger, Some(1), Some(0), 104 * MS);
-        tally.pop(&ledger, Some(1), None, 104 * MS);
+        tally.pop(&ledger, callback(Some(0), Some(1)), 100 * MS - 1);
+        tally.pop(&ledger, callback(Some(1), Some(1)), 103 * MS);
+        tally.pop(&ledger, callback(Some(1), Some(1)), 104 * MS);
+        tally.pop(&ledger, callback(Some(3), Some(1)), 104 * MS);
+        tally.pop(&ledger, callback(Some(9), Some(1)), 104 * MS);
+        tally.pop(&ledger, callback(Some(1), Some(0)), 104 * MS);
+        tally.pop(&ledger, callback(Some(1), None), 104 * MS);
         assert_eq!((tally.early, tally.early_ns_max), (1, 1));
         assert_eq!((tally.doubled, tally.stray, tally.distinct), (1, 4, 2));
         assert_eq!(tally.lost(&ledger), 1);
@@ -276,15 +295,30 @@ mod tests {
     }
 
     #[test]
+    fn what_the_sink_did_not_take_comes_again_as_a_retry() {
+        let ledger = Ledger::new(1, 10, 1);
+        let mut tally = Tally::new(&ledger);
+        ledger.ask(0, 100 * MS);
+        ledger.acknowledge(0);
+        let again = Callback { is_owed_again: true, ..callback(Some(0), Some(1)) };
+        for _ in 0..3 {
+            tally.pop(&ledger, again, 101 * MS);
+        }
+        tally.pop(&ledger, callback(Some(0), Some(1)), 104 * MS);
+        assert_eq!((tally.distinct, tally.retried, tally.doubled), (1, 2, 1));
+        assert_eq!(tally.lost(&ledger), 0);
+    }
+
+    #[test]
     fn repeating_timers_are_due_from_their_start() {
         let ledger = Ledger::new(1, 10, 3);
         let mut tally = Tally::new(&ledger);
         ledger.ask(0, 100 * MS);
         ledger.acknowledge(0);
-        tally.pop(&ledger, Some(0), Some(1), 105 * MS);
-        tally.pop(&ledger, Some(0), Some(3), 121 * MS);
-        tally.pop(&ledger, Some(0), Some(2), 122 * MS);
-        tally.pop(&ledger, Some(0), Some(2), 123 * MS);
+        tally.pop(&ledger, callback(Some(0), Some(1)), 105 * MS);
+        tally.pop(&ledger, callback(Some(0), Some(3)), 121 * MS);
+        tally.pop(&ledger, callback(Some(0), Some(2)), 122 * MS);
+        tally.pop(&ledger, callback(Some(0), Some(2)), 123 * MS);
         assert_eq!((tally.misordered, tally.doubled, tally.lost(&ledger)), (1, 1, 0));
         assert!(tally.before.equivalent(tally.before.max(), 12 * MS));
     }
@@ -304,7 +338,7 @@ mod tests {
         (0..3).for_each(|number| ledger.ask(number, (number + 1) * 10 * MS));
         ledger.measure_from(20 * MS);
         ledger.split_at(30 * MS);
-        (0..3).for_each(|number| tally.pop(&ledger, Some(number), Some(1), 40 * MS));
+        (0..3).for_each(|number| tally.pop(&ledger, callback(Some(number), Some(1)), 40 * MS));
         assert_eq!((tally.before.len(), tally.after.len(), tally.distinct), (1, 1, 3));
     }
 

@@ -73,7 +73,12 @@ use scenario::kind::Scenario;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let matches = command::command().get_matches();
+    let matches = match command::command().try_get_matches() {
+        Ok(matches) => matches,
+        // Help that cannot be written is a failure, which the parser's own way does not see.
+        Err(error) if !error.use_stderr() => return output::help(&error),
+        Err(error) => error.exit(),
+    };
     let job = command::job(&matches).unwrap_or_else(|error| error.exit());
     if job.is_json() {
         chronos::cli::progress::silence();

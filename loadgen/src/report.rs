@@ -87,8 +87,10 @@ pub struct Pops {
     pub early_us_max: f64,
     /// Pops that are owed and have not come.
     pub lost: u64,
-    /// Pops that came again after they had come.
+    /// Pops that came again although the sink had taken them.
     pub doubled: u64,
+    /// Pops that came again because the sink had not taken them.
+    pub retried: u64,
     /// Pops that came after a later pop of the same timer.
     pub misordered: u64,
     /// Callbacks that belong to no timer of this run.
@@ -291,6 +293,7 @@ impl Report {
             early_us_max: tally.early_ns_max as f64 / 1e3,
             lost: tally.lost(ledger),
             doubled: tally.doubled,
+            retried: tally.retried,
             misordered: tally.misordered,
             stray: tally.stray,
             lateness_us: Percentiles::of(&tally.before),
@@ -445,7 +448,16 @@ fn pop_rows(pops: &Pops) -> Vec<Row> {
              was sent.",
         ),
         ("lost", grouped(pops.lost), "Pops that were owed and did not arrive before the end."),
-        ("doubled", grouped(pops.doubled), "Pops that arrived again."),
+        (
+            "doubled",
+            grouped(pops.doubled),
+            "Pops that arrived again although the sink had taken them.",
+        ),
+        (
+            "retried",
+            grouped(pops.retried),
+            "Pops that arrived again because the sink had not taken them (--sink-mode).",
+        ),
         (
             "misordered",
             grouped(pops.misordered),

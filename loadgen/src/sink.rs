@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::Result;
 
 use crate::frames::Head;
-use crate::ledger::{Ledger, Tally};
+use crate::ledger::{Callback, Ledger, Tally};
 use crate::request::number_in_path;
 use crate::server::{Handler, ServerThread, Verdict};
 
@@ -28,6 +28,20 @@ pub enum SinkMode {
     Status(u16),
     /// Closes the connection instead of answering.
     Close,
+}
+
+impl SinkMode {
+    /// Whether a node owes a pop again that it has made, if its callback says that it is this
+    /// attempt. A sink that takes each callback at once is owed nothing again, whatever a callback
+    /// says. A node gives up waiting for a slow one, and says so by its count of attempts.
+    fn owes_again(self, attempt: Option<u32>) -> bool {
+        match self {
+            SinkMode::Ok => false,
+            SinkMode::Hang | SinkMode::Close => true,
+            SinkMode::Status(code) => !(200..300).contains(&code),
+            SinkMode::SlowMs(_) => attempt.is_some_and(|attempt| attempt > 1),
+        }
+    }
 }
 
 impl FromStr for SinkMode {
@@ -107,7 +121,9 @@ impl Handler for Sink {
     fn request(&mut self, head: &Head<'_>, now_ns: u64, out: &mut Vec<u8>) -> Verdict {
         self.requests += 1;
         if let Some((ledger, tally)) = &mut self.ledger {
-            tally.pop(ledger, number_in_path(head.path()), head.sequence, now_ns);
+            let (number, sequence) = (number_in_path(head.path()), head.sequence);
+            let is_owed_again = self.mode.owes_again(head.attempt);
+            tally.pop(ledger, Callback { number, sequence, is_owed_again }, now_ns);
         }
         match self.mode {
             SinkMode::Ok => out.extend_from_slice(OK),
@@ -144,6 +160,19 @@ mod tests {
         for bad in ["", "slow", "slow:x", "status:42", "ok:1", "status:"] {
             assert!(bad.parse::<SinkMode>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn only_a_sink_that_did_not_take_a_pop_is_owed_it_again() {
+        let owed = |mode: &str, attempt| mode.parse::<SinkMode>().unwrap().owes_again(attempt);
+        for mode in ["hang", "close", "status:503", "status:301", "status:404"] {
+            assert!(owed(mode, Some(2)) && owed(mode, None), "{mode}: another node counts from 1");
+        }
+        for mode in ["ok", "status:204"] {
+            assert!(!owed(mode, Some(2)) && !owed(mode, None), "{mode}");
+        }
+        assert!(owed("slow:5000", Some(2)) && !owed("slow:5000", Some(1)));
+        assert!(!owed("slow:5000", None));
     }
 
     #[test]

@@ -30,3 +30,13 @@ fn what_cannot_be_done_at_the_end_is_refused_at_the_start() {
         assert!(errors.contains(told) && !errors.contains("chr_secret"), "{errors}");
     }
 }
+
+#[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("it is there");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_chronos-loadgen"));
+    let output = command.arg("--help").stdout(full).output().expect("it runs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("cannot write to standard output"), "{errors}");
+}

@@ -55,6 +55,16 @@ pub(super) enum AdminError {
     Strange(String),
 }
 
+impl AdminError {
+    /// The status of the answer that refused; `None`: nobody refused.
+    pub(super) fn status(&self) -> Option<u16> {
+        match self {
+            AdminError::Http(HttpError::Refused { status, .. }) => Some(*status),
+            _ => None,
+        }
+    }
+}
+
 /// Returns a member that each such answer of a node has. Whatever speaks HTTP answers 200 to
 /// something: without this, a command would take that for what the node did.
 pub(super) fn needed<'a>(

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::admin_client::{AdminClient, AdminError, AdminRequest, TlsFlags, needed};
 use super::exit::{EXIT_FAILURE, EXIT_USAGE};
 use super::progress::{Progress, silence};
-use super::terminal::{fail, print};
+use super::terminal::{failed, failed_by, print};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -62,11 +62,12 @@ pub(super) struct BackupFlags {
 /// Makes the backup and returns the exit code.
 pub(super) fn run(flags: &BackupFlags) -> u8 {
     let Ok(directory) = std::path::absolute(&flags.directory) else {
-        return fail(&"the directory has no name; give one", EXIT_USAGE);
+        let told = "the directory has no name; give one";
+        return failed(flags.json, &told, EXIT_USAGE);
     };
     let client = match AdminClient::new(&flags.tls) {
         Ok(client) => client,
-        Err(reason) => return fail(&reason, EXIT_USAGE),
+        Err(reason) => return failed(flags.json, &reason, EXIT_USAGE),
     };
     if flags.json {
         silence();
@@ -80,7 +81,10 @@ pub(super) fn run(flags: &BackupFlags) -> u8 {
             let text = format!("{}: {segments} segments, {mb} MiB, {how}\n", directory.display());
             print(&text)
         }
-        Err(error) => fail(&format!("no backup of {}: {error}", flags.admin), EXIT_FAILURE),
+        Err(error) => {
+            let told = format!("no backup of {}: {error}", flags.admin);
+            failed_by(flags.json, &told, error.status(), EXIT_FAILURE)
+        }
     }
 }
 

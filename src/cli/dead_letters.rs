@@ -8,7 +8,7 @@ use super::exit::{EXIT_FAILURE, EXIT_USAGE};
 use super::pages::{Gathered, ITEMS_MAX, gather, next_cursor};
 use super::service::{Service, ServiceFlags, encoded, query};
 use super::shown::{clean, lines_of, table, word_of};
-use super::terminal::fail;
+use super::terminal::failed;
 use crate::control::http_client::HttpRequest;
 
 const EXAMPLES: &str = "\
@@ -103,7 +103,7 @@ struct UseFlags {
 pub(super) fn run(flags: &DeadLettersFlags) -> u8 {
     let service = match Service::new(&flags.service) {
         Ok(service) => service,
-        Err(reason) => return fail(&reason, EXIT_USAGE),
+        Err(reason) => return failed(flags.service.json, &reason, EXIT_USAGE),
     };
     let result = match &flags.command {
         LettersCommand::List { filter, limit } => list(&service, filter, *limit),
@@ -154,7 +154,8 @@ fn row_of(letter: &Value) -> Vec<String> {
 
 fn show(service: &Service, id: &str) -> Result<Ending, NotDone> {
     let reply = service.ask(service.door_of_lists(), HttpRequest::bare("GET", &path_of(id)))?;
-    Ok(Ending::done(lines_of(&reply.document), reply.document))
+    let document = reply.having("dead-letter")?;
+    Ok(Ending::done(lines_of(&document), document))
 }
 
 /// What is done with dead letters.
@@ -180,7 +181,7 @@ fn put_to_use(service: &Service, which: &UseFlags, wanted: Use) -> Result<Ending
             Use::Replay => ("POST", path_of(id) + "/replay"),
             Use::Delete => ("DELETE", path_of(id)),
         };
-        service.ask(door, HttpRequest::bare(method, &path))?;
+        service.ask(door, HttpRequest::bare(method, &path))?.needed_location()?;
         let document = json!({ word: 1, "refused": 0, "incomplete": [] });
         return Ok(Ending::done(format!("{word}\n"), document));
     }

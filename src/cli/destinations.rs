@@ -11,7 +11,7 @@ use super::ending::{Ending, NotDone, end};
 use super::exit::{EXIT_FAILURE, EXIT_USAGE};
 use super::service::{Door, OperatorFlags, Service, encoded};
 use super::shown::{clean, lines_of, table, word_of};
-use super::terminal::fail;
+use super::terminal::failed;
 use crate::control::http_client::HttpRequest;
 
 const EXAMPLES: &str = "\
@@ -108,7 +108,7 @@ pub(super) fn run(flags: &DestinationsFlags) -> u8 {
     let OperatorFlags { admin, tls, json } = &flags.operator;
     let client = match AdminClient::new(tls) {
         Ok(client) => client,
-        Err(reason) => return fail(&reason, EXIT_USAGE),
+        Err(reason) => return failed(*json, &reason, EXIT_USAGE),
     };
     let service = Service::of_operators(&client, admin);
     let result = match &flags.command {
@@ -134,7 +134,7 @@ pub(super) fn run(flags: &DestinationsFlags) -> u8 {
 }
 
 fn shown(service: &Service, asked: HttpRequest<'_>) -> Result<Ending, NotDone> {
-    let document = service.ask(Door::Operators, asked)?.document;
+    let document = service.ask(Door::Operators, asked)?.having("destination")?;
     Ok(Ending::done(lines_of(&document), document))
 }
 
@@ -151,7 +151,7 @@ fn put(service: &Service, named: &Named, rule: &Value) -> Result<Ending, NotDone
 /// Pauses or resumes a destination. An order is a whole rule, so the limits are read before.
 fn pause(service: &Service, named: &Named, is_paused: bool) -> Result<Ending, NotDone> {
     let found = match service.ask(Door::Operators, HttpRequest::bare("GET", &named.path())) {
-        Ok(reply) => reply.document,
+        Ok(reply) => reply.having("destination")?,
         Err(error) if error.is_not_found() => Value::Null,
         Err(error) => return Err(error.into()),
     };

@@ -1,11 +1,11 @@
 //! How a command on a node ends: its text or its document, and the exit code.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::exit::{EXIT_FAILURE, EXIT_USAGE};
 use super::service::Failure;
 use super::shown::json_text;
-use super::terminal::{fail, print, tell};
+use super::terminal::{failed_by, print, tell};
 
 /// What a command has to say.
 #[derive(Debug)]
@@ -54,14 +54,11 @@ pub(super) fn end(is_json: bool, result: Result<Ending, NotDone>) -> u8 {
                 NotDone::Usage(_) => EXIT_USAGE,
                 _ => EXIT_FAILURE,
             };
-            if is_json {
-                let status = match &error {
-                    NotDone::Failed(Failure::Refused { status, .. }) => Some(*status),
-                    _ => None,
-                };
-                print(&json_text(&json!({ "error": error.to_string(), "status": status })));
-            }
-            fail(&error, code)
+            let status = match &error {
+                NotDone::Failed(Failure::Refused { status, .. }) => Some(*status),
+                _ => None,
+            };
+            failed_by(is_json, &error, status, code)
         }
     }
 }

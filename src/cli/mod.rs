@@ -18,6 +18,7 @@ mod help;
 mod jobs;
 mod journal;
 mod key_flags;
+mod lasting;
 pub mod manual;
 mod near;
 mod node;
@@ -43,15 +44,18 @@ use self::flags::{Flags, Tool};
 use self::help::with_short_help;
 use self::near::explained;
 use self::node::{files_of, launch_node};
-use self::terminal::fail;
+use self::terminal::{fail, is_coloured, print};
 
 /// Runs the command line of this process to its end and returns the exit code.
 pub fn run() -> ExitCode {
-    let matches = with_short_help(Flags::command()).try_get_matches().unwrap_or_else(|error| {
-        // Words that are no text are no command either.
-        let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-        explained(error, &Flags::command(), words).exit()
-    });
+    let matches = match with_short_help(Flags::command()).try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => {
+            // Words that are no text are no command either.
+            let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+            return ExitCode::from(told(&explained(error, &Flags::command(), words)));
+        }
+    };
     let flags = Flags::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     ExitCode::from(match &flags.command {
         Some(Tool::Demo) => demo::run(),
@@ -71,6 +75,18 @@ pub fn run() -> ExitCode {
         Some(Tool::Man(flags)) => flags.run(Flags::command()),
         None => run_node(&flags),
     })
+}
+
+/// Prints help, the version, or what is wrong with the command line. Returns the exit code. The
+/// parser's own way to do this does not see that help could not be written.
+fn told(error: &clap::Error) -> u8 {
+    if error.use_stderr() {
+        // What cannot be written to standard error cannot be told of.
+        let _ = error.print();
+        return EXIT_USAGE;
+    }
+    let text = error.render();
+    print(&if is_coloured() { text.ansi().to_string() } else { text.to_string() })
 }
 
 fn run_node(flags: &Flags) -> u8 {

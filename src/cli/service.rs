@@ -117,6 +117,9 @@ pub(super) enum Failure {
     /// The node refused.
     #[error("{address} refuses: {text} (status {status})")]
     Refused { address: String, status: u16, text: String },
+    /// There was no answer in time. The text says what to do.
+    #[error("{0}")]
+    Late(String),
     /// Nobody answered, or nobody was asked. The text says what to do.
     #[error("{0}")]
     Unanswered(String),
@@ -211,6 +214,9 @@ fn reply_of(
                  another with {flag} HOST:PORT"
             )));
         }
+        Err(error @ AdminError::Http(HttpError::Late(_))) => {
+            return Err(Failure::Late(format!("{address} gives no answer: {error}")));
+        }
         Err(error) => return Err(unanswered(format!("{address} gives no answer: {error}"))),
     };
     if !(200..300).contains(&answer.status) {
@@ -220,8 +226,10 @@ fn reply_of(
             text => text,
         };
         let mut text = clean(text).into_owned();
-        if answer.status == 401 && !text.contains("CHRONOS_TOKEN") {
-            text += "; set CHRONOS_TOKEN to the token";
+        if let (false, Some(remedy)) =
+            (text.contains("CHRONOS_TOKEN"), remedy(answer.status, &text))
+        {
+            text += remedy;
         }
         return Err(Failure::Refused { address: address.into(), status: answer.status, text });
     }
@@ -234,6 +242,19 @@ fn reply_of(
     let header = |name: &str| answer.header(name).map(str::to_owned);
     let (location, version) = (header("location"), header("etag"));
     Ok(Reply { address: address.into(), status: answer.status, document, location, version })
+}
+
+/// What to do about a refusal for want of a token.
+fn remedy(status: u16, text: &str) -> Option<&'static str> {
+    match status {
+        401 => Some("; set CHRONOS_TOKEN to the token"),
+        // The node knows no tokens.
+        403 if text.contains("none configured") => {
+            Some("; here: unset CHRONOS_TOKEN, or name the admin API with --admin")
+        }
+        403 if text.contains("token") => Some("; set CHRONOS_TOKEN to a token that may do this"),
+        _ => None,
+    }
 }
 
 /// Returns a text as a part of a path or query.

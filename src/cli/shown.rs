@@ -48,9 +48,22 @@ pub(super) fn json_text(document: &Value) -> String {
 
 /// Returns a document as lines `member.of.member  value`, sorted by member.
 pub(super) fn lines_of(document: &Value) -> String {
+    table(&rows_of(document))
+}
+
+/// The same with each member as a terminal shows it, if this is one.
+pub(super) fn lines_on(is_terminal: bool, document: &Value) -> String {
+    let mut rows = rows_of(document);
+    for row in &mut rows {
+        row[0] = cut(std::mem::take(&mut row[0]), is_terminal);
+    }
+    table(&rows)
+}
+
+fn rows_of(document: &Value) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     flatten("", document, &mut rows);
-    table(&rows)
+    rows
 }
 
 fn flatten(path: &str, value: &Value, rows: &mut Vec<Vec<String>>) {
@@ -129,7 +142,11 @@ mod tests {
         let (fits, long) = ("ü".repeat(40), "ü".repeat(41));
         assert_eq!(cut(fits.clone(), true), fits);
         assert_eq!(cut(long.clone(), false), long);
-        assert_eq!(cut(long, true), format!("{}…", "ü".repeat(39)));
+        assert_eq!(cut(long.clone(), true), format!("{}…", "ü".repeat(39)));
+        let document = json!({ "by-tag": { long: 1 }, "timers": 1 });
+        let widest = |text: String| text.lines().map(|line| line.chars().count()).max();
+        assert_eq!(widest(lines_on(true, &document)), Some(40 + 2 + 1), "no row is padded further");
+        assert_eq!(lines_on(false, &document), lines_of(&document));
     }
 
     #[test]

@@ -3,8 +3,10 @@
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 
+use serde_json::{Value, json};
+
 use super::exit::{EXIT_FAILURE, EXIT_OK};
-use super::shown::clean;
+use super::shown::{clean, json_text};
 
 /// Writes a document to standard output and returns the exit code. A reader that has closed its end
 /// (`| head`) is no error.
@@ -23,6 +25,24 @@ pub(super) fn fail(reason: &dyn Display, code: u8) -> u8 {
         tell(&format!("error: {}", clean(line)));
     }
     code
+}
+
+/// The document of a failure. `status`: of the answer that refused, if there is one.
+pub(super) fn failure(reason: &dyn Display, status: Option<u16>) -> Value {
+    json!({ "error": reason.to_string(), "status": status })
+}
+
+/// Says why a command fails, with `--json` also as a document, and returns `code`.
+pub(super) fn failed(is_json: bool, reason: &dyn Display, code: u8) -> u8 {
+    failed_by(is_json, reason, None, code)
+}
+
+/// The same of a failure that may be an answer with a status.
+pub(super) fn failed_by(is_json: bool, reason: &dyn Display, status: Option<u16>, code: u8) -> u8 {
+    if is_json {
+        print(&json_text(&failure(reason, status)));
+    }
+    fail(reason, code)
 }
 
 /// Writes a line to standard error. A line that cannot be written is dropped.

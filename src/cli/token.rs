@@ -10,7 +10,7 @@ use clap::{Args, Subcommand, value_parser};
 use serde_json::json;
 
 use super::exit::EXIT_FAILURE;
-use super::terminal::{fail, print, tell};
+use super::terminal::{failed, print, tell};
 use crate::base::quota::{CREATES_PER_SECOND_MAX, TokenLimits, is_token_name};
 use crate::control::config::regular_file;
 use crate::node::clients::tokens::{FILE_BYTES_MAX, Role, Tokens, line_of};
@@ -126,7 +126,7 @@ pub(super) fn run(flags: &TokenFlags) -> u8 {
             Ok(appended) => line = appended,
             Err(reason) => {
                 let reason = format!("no token was made: {}: {reason}", path.display());
-                return fail(&reason, EXIT_FAILURE);
+                return failed(flags.json, &reason, EXIT_FAILURE);
             }
         }
     }

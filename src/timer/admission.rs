@@ -42,7 +42,8 @@ pub fn admit_as<'a>(
 ) -> Result<Definition<'a>, Rejection> {
     let (interval_ms, repeat_for_ms) = timing(document)?;
     let factor = factor(document.replication_factor, factor_in_path)?;
-    let uri = authorities.split(document.uri).map_err(|error| Rejection::Uri(error.0))?;
+    let uri = authorities.split(document.uri);
+    let uri = uri.map_err(|error| Rejection::of_uri(error.0, document.uri))?;
     if document.opaque.len() > opaque_bytes_max as usize {
         return Err(Rejection::OpaqueTooLong { max: opaque_bytes_max, got: document.opaque.len() });
     }
@@ -88,7 +89,7 @@ pub fn admit_told<'a>(
     }
     factor(document.replication_factor, None)?;
     let whole = escaped(document.uri);
-    let uri = parse_told_uri(&whole).map_err(|error| Rejection::Uri(error.0))?;
+    let uri = parse_told_uri(&whole).map_err(|error| Rejection::of_uri(error.0, &whole))?;
     if document.opaque.len() > OPAQUE_TOLD_BYTES_MAX as usize {
         return Err(Rejection::OpaqueToldTooLong(document.opaque.len()));
     }

@@ -32,9 +32,10 @@ pub enum Rejection {
         /// The factor in the body.
         in_body: u8,
     },
-    /// The callback URI is refused. The text names the reason.
+    /// The callback URI is refused. The text names the reason, and the URI as far as it may be
+    /// shown.
     #[error("callback.http.uri: {0}")]
-    Uri(&'static str),
+    Uri(Box<str>),
     /// A member that the original does not have is out of range. The text names it.
     #[error("{0}")]
     Option(Box<str>),
@@ -51,4 +52,41 @@ pub enum Rejection {
         /// The bytes that the client sent.
         got: usize,
     },
+}
+
+/// Most characters of a URI that a reason shows.
+const SHOWN_CHARS_MAX: usize = 60;
+
+impl Rejection {
+    /// The rejection of a URI. What may be secret is not shown: the query, and all of a URI that
+    /// may have a password.
+    #[cold]
+    pub fn of_uri(reason: &str, uri: &str) -> Self {
+        if uri.contains('@') {
+            return Rejection::Uri(reason.into());
+        }
+        let bare = uri.split('?').next().unwrap_or_default();
+        let mut shown: String =
+            bare.chars().take(SHOWN_CHARS_MAX).flat_map(char::escape_default).collect();
+        if bare.chars().count() > SHOWN_CHARS_MAX || bare.len() < uri.len() {
+            shown.push_str("...");
+        }
+        Rejection::Uri(format!("{reason}, in \"{shown}\"").into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_uri_is_shown_short_and_printable_without_secrets() {
+        let told = |uri: &str| Rejection::of_uri("why", uri).to_string();
+        assert_eq!(told("htp://a"), "callback.http.uri: why, in \"htp://a\"");
+        assert_eq!(told("a\u{e9}\n\""), r#"callback.http.uri: why, in "a\u{e9}\n\"""#);
+        assert_eq!(told("http://a/b?key=x"), "callback.http.uri: why, in \"http://a/b...\"");
+        assert_eq!(told("http://user:word@a/"), "callback.http.uri: why");
+        let long = told(&"x".repeat(2_049));
+        assert!(long.len() < 100 && long.ends_with("x...\""), "{long}");
+    }
 }

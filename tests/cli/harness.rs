@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use kit::children::{self, Tied};
+use kit::children::{self, Tied, signal};
 use kit::client::request;
 use kit::ports;
 use serde_json::Value;
@@ -68,6 +68,16 @@ impl Node {
             (answer.status == 200).then_some(())
         });
         node
+    }
+
+    /// Stops the process where it is: it answers nothing, and its connections stay.
+    pub fn freeze(&self) {
+        signal(self.process.id(), "STOP");
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        signal(self.process.id(), "CONT");
     }
 
     /// Runs a command of clients.

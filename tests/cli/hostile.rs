@@ -137,7 +137,16 @@ fn what_a_command_needs_and_an_answer_lacks_is_an_error() {
         (&["jobs", "show", "a"], "state"),
         (&["dead-letters", "list"], "dead-letters"),
         (&["dead-letters", "replay", "--all"], "replayed"),
+        (&["dead-letters", "show", "a"], "dead-letter"),
+        (&["dead-letters", "replay", "a"], "Location"),
+        (&["dead-letters", "delete", "a"], "Location"),
         (&["destinations", "list"], "destinations"),
+        (&["destinations", "show", "a"], "destination"),
+        (&["destinations", "set", "a"], "destination"),
+        (&["destinations", "pause", "a"], "destination"),
+        (&["destinations", "resume", "a"], "destination"),
+        (&["destinations", "reset", "a"], "destination"),
+        (&["doctor"], "state"),
         (&["top", "--once", "--every", "0.1"], "state"),
     ] {
         let ended = run(&[words, &["--admin", &address]].concat());

@@ -3,6 +3,7 @@
 
 mod clusters;
 mod doctor;
+mod failures;
 mod harness;
 mod hostile;
 mod operators;

@@ -60,7 +60,8 @@ impl Secured {
 fn commands_show_their_token_over_tls() {
     let secured = Secured::start();
     let create = ["create", "--interval", "1h", "--uri", NOWHERE, "--tag", "A"];
-    secured.timer(&create, &secured.reader).expect(1, "(status 403)");
+    let refused = secured.timer(&create, &secured.reader);
+    refused.expect(1, "set CHRONOS_TOKEN to a token that may do this (status 403)");
     secured.timer(&create, "chr_wrong").expect(1, "(status 401)");
     let none = secured.timer(&create, "");
     none.expect(1, "(status 401)").expect(1, "CHRONOS_TOKEN");

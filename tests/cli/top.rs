@@ -55,19 +55,29 @@ struct Live {
 impl Live {
     /// Starts it in a window of 80 by 24, and waits until it has drawn.
     fn start(node: &Node, variables: &[(&str, &str)]) -> Live {
+        let variables = [&[("TERM", "xterm")], variables].concat();
+        let live = Live::start_in((80, 24), &node.admin.to_string(), &variables);
+        until("the screen", || live.said().contains("p99.9").then_some(()));
+        let modes = live.modes();
+        assert!(!modes.contains(LocalModes::ICANON | LocalModes::ECHO), "keys come one by one");
+        live
+    }
+
+    /// Starts it in a window of this size.
+    fn start_in(size: (u16, u16), admin: &str, variables: &[(&str, &str)]) -> Live {
         let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&keys).expect("granted");
         unlockpt(&keys).expect("unlocked");
         let terminal = ioctl_tiocgptpeer(&keys, OpenptFlags::RDWR | OpenptFlags::NOCTTY);
         let terminal = terminal.expect("its other end");
-        resize(&keys, 80, 24);
+        resize(&keys, size.0, size.1);
         let before = tcgetattr(&terminal).expect("modes");
         let [input, output] = [0; 2].map(|_| terminal.try_clone().expect("a copy"));
         // The terminal is the one that signals of keys and of the window come from.
         let mut command = children::command("setsid");
         command.args(["--ctty", env!("CARGO_BIN_EXE_chronos"), "top", "--every", "0.2"]);
-        command.args(["--admin", &node.admin.to_string()]);
-        command.env_clear().env("TERM", "xterm").envs(variables.iter().copied());
+        command.args(["--admin", admin]);
+        command.env_clear().envs(variables.iter().copied());
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.stdin(input).stdout(output);
         let process = command.spawn_tied().expect("setsid runs");
@@ -80,11 +90,7 @@ impl Live {
                 kept.lock().expect("no holder panics").extend_from_slice(&bytes[..count]);
             }
         });
-        let live = Live { keys, terminal, before, said, process };
-        until("the screen", || live.said().contains("p99.9").then_some(()));
-        let modes = live.modes();
-        assert!(!modes.contains(LocalModes::ICANON | LocalModes::ECHO), "keys come one by one");
-        live
+        Live { keys, terminal, before, said, process }
     }
 
     fn said(&self) -> String {
@@ -155,6 +161,40 @@ fn a_signal_ends_top_and_leaves_the_terminal_as_it_was() {
         kill_process(pid.expect("a process id"), signal).expect("it runs");
         assert_eq!(live.end().signal(), Some(signal.as_raw()), "as that signal ends a command");
     }
+}
+
+#[test]
+fn a_terminal_that_nothing_can_be_drawn_on_gets_one_screen_of_text() {
+    let node = Node::start("");
+    for (size, variables) in [
+        ((80, 24), &[("TERM", "dumb")][..]),
+        ((80, 24), &[]),
+        ((0, 0), &[("TERM", "xterm")]),
+        ((80, 0), &[("TERM", "xterm")]),
+    ] {
+        let mut live = Live::start_in(size, &node.admin.to_string(), variables);
+        let status = until("the end", || live.process.try_wait().expect("it is a child"));
+        assert_eq!(status.code(), Some(0), "{size:?} {variables:?}");
+        until("the text", || live.said().contains("late: p50").then_some(()));
+        assert!(!live.said().contains('\u{1b}'), "{:?}", live.said());
+    }
+}
+
+#[test]
+fn top_says_soon_that_a_frozen_node_does_not_answer() {
+    let node = Node::start("");
+    let mut live = Live::start(&node, &[]);
+    node.freeze();
+    // Only what changes is written: the digit of the seconds comes alone.
+    until("the silence", || live.said().contains("no answer for 3").then_some(()));
+    assert!(!live.said().contains("does not answer"), "it may answer yet");
+    node.thaw();
+    let shown = live.said().len();
+    until("the figures to be bright again", || {
+        live.said()[shown..].contains("late p50").then_some(())
+    });
+    live.keys.write_all(b"q").expect("typed");
+    assert_eq!(live.end().code(), Some(0));
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! The client of Python.
 
+use std::net::TcpListener;
+
+use kit::children::Tied;
 use kit::runner::Story;
 
 use super::nodes::{Doors, Nodes, SECRET};
@@ -11,6 +14,7 @@ pub const STORIES: &[Story] = &[
     ("python_asks_a_node_for_everything", a_node_is_asked_for_everything),
     ("python_speaks_tls", tls),
     ("python_s_own_tests", own_tests),
+    ("the_tutorial_s_receiver_says_that_its_port_is_taken", receiver),
     ("python_s_readme_runs", readme),
     ("python_s_types_are_strict", types),
 ];
@@ -68,6 +72,20 @@ fn readme() {
     let mut python = program("python3", FOLDER, None);
     python.args(["-B", "-c", &code]).env("SECRET", SECRET);
     assert_eq!(run(python), "hello\n");
+}
+
+fn receiver() {
+    need_python();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = taken.local_addr().expect("it is bound").port();
+    let mut python = program("python3", "docs/start", None);
+    let ended = python.args(["-B", "receiver.py", &port.to_string()]).output_tied();
+    let ended = ended.expect("it runs");
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{errors}");
+    let told = format!("cannot listen on 127.0.0.1:{port}: Address already in use. ");
+    assert!(errors.starts_with(&told) && errors.contains("receiver.py"), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "a sentence, no traceback: {errors}");
 }
 
 fn types() {

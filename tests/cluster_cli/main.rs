@@ -180,6 +180,17 @@ impl Cluster {
         http(admin, "PUT", "/cluster/membership", &document.to_string()).expect("it runs")
     }
 
+    /// What `/status` and `/overview` call the state of a node.
+    fn state(&self, place: usize) -> String {
+        let told = ["/status", "/overview"].map(|path| {
+            let (_, text) = http(self.admin(place), "GET", path, "").expect("it runs");
+            let document: Value = serde_json::from_str(&text).expect("JSON");
+            document["state"].as_str().expect("a word").to_owned()
+        });
+        assert_eq!(told[0], told[1]);
+        told[0].clone()
+    }
+
     fn timers_at(&self, place: usize) -> u64 {
         self.look(place)["timers"].as_u64().expect("a number")
     }
@@ -375,6 +386,17 @@ fn status_tells_who_is_there_and_what_is_wrong() {
         let told = format!("{} believes {} dead", cluster.name(0), cluster.name(2));
         cluster.order(0, &["status"]).out.contains(&told).then_some(())
     });
+    until("the others to declare it dead", || {
+        let told = format!("{} believes {} dead", cluster.name(1), cluster.name(2));
+        cluster.order(0, &["status"]).out.contains(&told).then_some(())
+    });
+    let missing = format!("{} is missing", cluster.name(2));
+    let part = cluster.order(0, &["resync"]);
+    part.expect(1, &format!("incomplete: {missing}")).expect(1, "resynchronised: 2 of 3 nodes");
+    let part = cluster.order(0, &["resync", "--json"]);
+    let document: Value = serde_json::from_str(&part.expect(1, &missing).out).expect("JSON");
+    assert_eq!(document["outcome"], "incomplete");
+    assert_eq!(document["incomplete"].as_array().map(Vec::len), Some(1), "{document}");
 }
 
 #[test]
@@ -406,12 +428,16 @@ fn join_and_leave() -> Option<()> {
     cluster.assert_members(&[1, 2], &[1, 2]);
     cluster.assert_members(&[0], &[0]);
     assert_eq!(cluster.timers_at(0), 0, "what leaves holds nothing");
+    assert_eq!(cluster.state(0), "left");
+    assert_eq!(cluster.state(1), "serving");
+    let admin = cluster.admin(0).to_string();
+    let top = run(&["top", "--once", "--every", "0.1", "--admin", &admin]);
+    top.expect(0, "left its cluster, holds no timers");
     let held = (cluster.timers_at(1), cluster.timers_at(2));
     expect_none_due(&asked)?;
     assert!(document["moved"].as_u64() > Some(0), "{document}");
     assert_eq!(held, (TIMERS as u64, TIMERS as u64));
     // Until it is stopped it answers, and is no member.
-    let admin = cluster.admin(0).to_string();
     let shown = cluster.order(1, &["status", "--admin", &admin]);
     shown.expect(0, "2 nodes, site site1, cluster view ");
     shown.expect(0, &format!("{first} answers and is no member"));
@@ -522,7 +548,9 @@ fn mistakes_are_told_and_change_nothing() {
     cluster.order(0, &all).expect(1, "no member left");
     let failed = cluster.order(0, &["join", &third, "--json"]);
     let document: Value = serde_json::from_str(&failed.expect(1, "").out).expect("JSON");
-    assert_eq!(document["outcome"], "failed");
+    assert_eq!(document["status"], Value::Null);
+    let told = document["error"].as_str().expect("a text");
+    assert!(told.starts_with(&format!("not all nodes answer: {third}")), "{told}");
     // By hand, on one node only.
     let disagree = json!({ "nodes": [cluster.name(0)] });
     assert_eq!(cluster.put(0, &disagree).0, 200);

@@ -8,6 +8,7 @@ use crate::node::{Node, callback_server, place, timer};
 pub const STORIES: &[Story] = &[
     ("trouble::a_dead_member_is_seen_by_the_others", a_dead_member_is_seen_by_the_others),
     ("trouble::a_node_that_is_gone_is_said_in_words", a_node_that_is_gone_is_said_in_words),
+    ("trouble::a_node_that_has_left_is_said_to_have", a_node_that_has_left_is_said_to_have),
 ];
 
 fn a_dead_member_is_seen_by_the_others() {
@@ -54,6 +55,21 @@ fn a_dead_member_is_seen_by_the_others() {
     browser.size(1_280);
     browser.page(&format!("/timer/{}", path.trim_start_matches("/timers/")), "Timer");
     browser.wait("replicas", "return document.querySelectorAll('main tbody tr').length === 2");
+}
+
+fn a_node_that_has_left_is_said_to_have() {
+    let (own, other) = (place(), place());
+    let lines = format!("[cluster]\nlocalhost = \"{own}\"\nnodes = [\"{own}\", \"{other}\"]\n");
+    let node = Node::start_at(own, place(), &lines);
+    let browser = Browser::open(&node.console());
+    let state =
+        |word: &str| format!("return document.getElementById('node-state').innerText === '{word}'");
+    browser.wait("the state", &state("serving"));
+    let alone = r#"{"nodes":[],"joining":[],"leaving":[]}"#;
+    let told = node.order("PUT", "/cluster/membership", alone);
+    assert_eq!(told.status, 200, "{told:?}");
+    browser.wait("the state", &state("left its cluster"));
+    browser.wait_for_text("This node has left its cluster. It holds no timers");
 }
 
 fn a_node_that_is_gone_is_said_in_words() {

@@ -295,7 +295,9 @@ fn what_cannot_be_read_at_all_says_why() {
     make_newer(&first.path(2), 3);
     refused(&[], "has format 2, and this release reads up to 1");
     let ended = journal("repair", data.path(), &["--yes", "--json"]);
-    assert_eq!((ended.code, &ended.json()["outcome"]), (2, &"failed".into()));
+    let told = ended.json();
+    assert_eq!((ended.code, &told["status"]), (2, &serde_json::Value::Null));
+    assert!(told["error"].as_str().is_some_and(|text| text.contains("has format 2")), "{told}");
     fs::write(first.path(2), good).expect("written");
     let node = fs::read_to_string(data.path().join("node.toml")).expect("there");
     fs::write(data.path().join("node.toml"), node.replace("10.0", "10.1")).expect("written");
@@ -306,7 +308,7 @@ fn what_cannot_be_read_at_all_says_why() {
     assert_eq!(nowhere.code, 2);
     assert!(nowhere.err.starts_with("error: there is no "), "{}", nowhere.err);
     let file = journal("stats", &data.path().join("lock"), &["--json"]);
-    assert!(file.json()["text"].as_str().expect("text").contains("is not a directory"));
+    assert!(file.json()["error"].as_str().expect("text").contains("is not a directory"));
     assert_eq!(journal("check", data.path(), &["--jsno"]).code, 2);
 }
 

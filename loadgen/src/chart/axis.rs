@@ -84,9 +84,9 @@ impl LinearAxis {
 /// A duration as an axis shows it: `100 µs`, `2 ms`.
 pub(super) fn tick_text(us: f64) -> String {
     match us {
-        us if us < 999.0 => format!("{us} µs"),
-        us if us < 999_000.0 => format!("{} ms", (us / 1e3).round()),
-        us => format!("{} s", (us / 1e6).round()),
+        us if us < 999.0 => format!("{} µs", round_text(us)),
+        us if us < 999_000.0 => format!("{} ms", round_text(us / 1e3)),
+        us => format!("{} s", round_text(us / 1e6)),
     }
 }
 
@@ -138,5 +138,7 @@ mod tests {
     fn labels_are_short() {
         assert_eq!([500.0, 2000.0, 1.5e6].map(rate_text), ["500", "2 k", "1.5 M"]);
         assert_eq!([1.0, 2000.0, 5e6].map(tick_text), ["1 µs", "2 ms", "5 s"]);
+        assert_eq!([2.5, 2500.0, 2.5e6].map(tick_text), ["2.5 µs", "2.5 ms", "2.5 s"]);
+        assert_eq!(tick_text(3.0 * 0.1e6), "300 ms");
     }
 }

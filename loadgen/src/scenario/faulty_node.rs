@@ -20,6 +20,8 @@ pub enum Fault {
     Lost,
     /// The callback is sent twice.
     Doubled,
+    /// The callback is sent again where it was not taken.
+    Retried,
     /// The request is answered with 503.
     Refused,
     /// The request is not answered, and the connection is closed.
@@ -81,14 +83,14 @@ fn pop(timer: &serde_json::Value, fault: Fault) {
         }
         let times = match fault {
             Fault::Lost => 0,
-            Fault::Doubled => 2,
+            Fault::Doubled | Fault::Retried => 2,
             _ => 1,
         };
-        for _ in 0..times {
+        for attempt in 1..=times {
             let Ok(mut stream) = TcpStream::connect(host) else { return };
             let request = format!(
                 "POST /{path} HTTP/1.1\r\nHost: {host}\r\nX-Sequence-Number: {sequence}\r\n\
-                 Content-Length: 2\r\n\r\nhi"
+                 X-Attempt: {attempt}\r\nContent-Length: 2\r\n\r\nhi"
             );
             let _ = stream.write_all(request.as_bytes());
             // Waits for the answer, so that the sink has read the request before the connection

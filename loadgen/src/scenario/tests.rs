@@ -74,6 +74,25 @@ fn each_fault_is_found_and_counted() {
 }
 
 #[test]
+fn retries_of_what_the_sink_refuses_are_no_doubled_pops() {
+    let node = faulty_node::start(Fault::Retried);
+    let accuracy = |mode: &str| {
+        run(&format!(
+            "accuracy --target {node} --rate 100 --warm-up-s 0 --duration-s 0.6 --interval-ms 400 \
+             --connections 4 --drain-s 5 --pops-each 2 --sink-mode {mode}"
+        ))
+    };
+    let report = accuracy("status:503");
+    assert!(report.passed, "{}", report.text());
+    let pops = report.pops.unwrap();
+    assert_eq!((pops.arrived, pops.retried, pops.doubled), (120, 12, 0));
+    let report = accuracy("ok");
+    assert!(!report.passed, "a callback that was taken and comes again");
+    let pops = report.pops.unwrap();
+    assert_eq!((pops.arrived, pops.retried, pops.doubled), (120, 0, 12));
+}
+
+#[test]
 fn refused_and_broken_requests_are_failures_by_kind() {
     let report = accuracy(Fault::Refused);
     let requests = report.requests.unwrap();

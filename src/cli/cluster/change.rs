@@ -42,7 +42,8 @@ pub(crate) fn change(
     let plan = match procedure.decide(&reports)? {
         Decision::Done(text) => {
             let members = members_of(&survey);
-            return Ok(Success { text, is_change: false, moved: 0, members });
+            let incomplete = Vec::new();
+            return Ok(Success { text, is_change: false, moved: 0, members, incomplete });
         }
         Decision::Go(plan) => plan,
     };
@@ -68,7 +69,8 @@ pub(crate) fn change(
     if procedure.kind == ChangeKind::Leave && !is_dead {
         text += "; what left may be stopped now";
     }
-    Ok(Success { text, is_change: true, moved, members: plan.after.nodes.clone() })
+    let (members, incomplete) = (plan.after.nodes.clone(), Vec::new());
+    Ok(Success { text, is_change: true, moved, members, incomplete })
 }
 
 /// Makes all nodes compare their timers, where no node joins or leaves. Waits until that is done.
@@ -77,9 +79,8 @@ pub(crate) fn resynchronise(context: &Context) -> Result<Success, String> {
     for name in survey.forget_strangers(&[]) {
         context.say(&format!("{name} answers and is no member: left out"));
     }
-    for (name, why) in &survey.missing {
-        context.say(&format!("{name} does not answer and is left out ({why})"));
-    }
+    let missing = survey.missing.iter().map(|(name, why)| format!("{name} is missing: {why}"));
+    let incomplete: Vec<String> = missing.chain(survey.disagreements()).collect();
     let work = Work::of(context, &survey);
     let members = members_of(&survey);
     let moved = work.resynchronise(&members, &[], None)?;
@@ -89,7 +90,7 @@ pub(crate) fn resynchronise(context: &Context) -> Result<Success, String> {
         survey.reports.len() + survey.missing.len(),
         work.began.elapsed().as_secs_f64()
     );
-    Ok(Success { text, is_change: true, moved, members })
+    Ok(Success { text, is_change: true, moved, members, incomplete })
 }
 
 fn members_of(survey: &Survey) -> Vec<String> {

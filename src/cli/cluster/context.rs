@@ -23,6 +23,8 @@ pub(crate) struct Success {
     pub moved: u64,
     /// The members at the end.
     pub members: Vec<String>,
+    /// A sentence for each part of the work that could not be done.
+    pub incomplete: Vec<String>,
 }
 
 impl Context {

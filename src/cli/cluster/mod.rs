@@ -20,8 +20,10 @@ use self::context::{Context, Success};
 use self::plan::{ChangeKind, Procedure};
 use crate::cli::admin_client::{AdminClient, TlsFlags};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
+use crate::cli::lasting::whole_seconds_in;
 use crate::cli::progress::silence;
-use crate::cli::terminal::{fail, print};
+use crate::cli::shown::{clean, json_text};
+use crate::cli::terminal::{failed, print, tell};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -47,7 +49,7 @@ Where tokens are needed (auth.tokens_file), CHRONOS_TOKEN has that of an operato
 
 Exit codes:
     0  done, or there was nothing left to do; status: all members answer and agree
-    1  failed; what to do is said
+    1  failed, what to do is said; resync: a member did not take part, or the members disagree
     2  wrong command line";
 
 /// Show a cluster, add nodes, remove nodes, compare all timers
@@ -69,9 +71,17 @@ pub(super) struct ClusterFlags {
     json: bool,
 
     /// Give up waiting for the timers to move after this long
-    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 3_600)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=604_800))]
+    #[arg(long, global = true, value_name = "DURATION", default_value_t = 3_600)]
+    #[arg(value_parser = timeout)]
     timeout: u64,
+}
+
+fn timeout(text: &str) -> Result<u64, String> {
+    whole_seconds_in(text, &(1..=604_800))
+}
+
+fn wait(text: &str) -> Result<u64, String> {
+    whole_seconds_in(text, &(1..=86_400))
 }
 
 /// The commands of `chronos cluster`.
@@ -80,8 +90,7 @@ enum ClusterCommand {
     /// Show the members with roles, beliefs about each other, timers and resynchronisation
     Status {
         /// Wait so long at most until all members answer and agree
-        #[arg(long, value_name = "SECONDS")]
-        #[arg(value_parser = clap::value_parser!(u64).range(1..=86_400))]
+        #[arg(long, value_name = "DURATION", value_parser = wait)]
         wait: Option<u64>,
     },
     /// Add running nodes and move their share of the timers to them
@@ -108,7 +117,7 @@ enum ClusterCommand {
 pub(super) fn run(flags: &ClusterFlags) -> u8 {
     let client = match AdminClient::new(&flags.tls) {
         Ok(client) => client,
-        Err(reason) => return fail(&reason, EXIT_USAGE),
+        Err(reason) => return failed(flags.json, &reason, EXIT_USAGE),
     };
     if flags.json {
         silence();
@@ -128,7 +137,7 @@ pub(super) fn run(flags: &ClusterFlags) -> u8 {
         ClusterCommand::Join { nodes } | ClusterCommand::Leave { nodes, .. } => {
             if let Some(twice) = twice(nodes) {
                 let told = format!("{twice} is named twice; name every node once");
-                return fail(&told, EXIT_USAGE);
+                return failed(flags.json, &told, EXIT_USAGE);
             }
             let is_dead = matches!(flags.command, ClusterCommand::Leave { dead: true, .. });
             let kind = match flags.command {
@@ -175,7 +184,7 @@ fn twice(nodes: &[String]) -> Option<&String> {
 fn made(context: &Context, result: Result<String, String>) -> u8 {
     let files = match result {
         Ok(files) => files,
-        Err(text) => return fail(&text, EXIT_FAILURE),
+        Err(text) => return failed(context.json, &text, EXIT_FAILURE),
     };
     if !context.json {
         return print(&files);
@@ -186,21 +195,24 @@ fn made(context: &Context, result: Result<String, String>) -> u8 {
 
 /// Prints how a command ended, as text or as JSON, and returns the exit code.
 fn end(context: &Context, result: Result<Success, String>) -> u8 {
-    let code = if result.is_ok() { EXIT_OK } else { EXIT_FAILURE };
-    let (document, line) = match result {
-        Ok(Success { text, is_change, moved, members }) => {
-            let outcome = if is_change { "done" } else { "nothing to do" };
-            let document = json!({
-                "outcome": outcome, "text": text, "moved": moved, "members": members,
-            });
-            (document, format!("{text}\n"))
-        }
-        Err(text) => {
-            fail(&text, EXIT_FAILURE);
-            (json!({ "outcome": "failed", "text": text }), String::new())
-        }
+    let Success { text, is_change, moved, members, incomplete } = match result {
+        Ok(success) => success,
+        Err(text) => return failed(context.json, &text, EXIT_FAILURE),
     };
-    let printed = if context.json { format!("{document:#}\n") } else { line };
+    incomplete.iter().for_each(|told| tell(&format!("incomplete: {}", clean(told))));
+    let (outcome, code) = match (incomplete.is_empty(), is_change) {
+        (false, _) => ("incomplete", EXIT_FAILURE),
+        (true, true) => ("done", EXIT_OK),
+        (true, false) => ("nothing to do", EXIT_OK),
+    };
+    let printed = if context.json {
+        json_text(&json!({
+            "outcome": outcome, "text": text, "moved": moved, "members": members,
+            "incomplete": incomplete,
+        }))
+    } else {
+        format!("{}\n", clean(&text))
+    };
     code.max(print(&printed))
 }
 

@@ -140,6 +140,20 @@ impl Survey {
         strangers
     }
 
+    /// Says which members have other lists than the first that answers. Empty if all agree.
+    pub(super) fn disagreements(&self) -> Vec<String> {
+        let mut reports = self.reports.values();
+        let Some(first) = reports.next() else { return Vec::new() };
+        let others = reports.filter(|other| !other.lists.is_same(&first.lists));
+        let told = others.map(|other| {
+            format!(
+                "members disagree: {} has {}; {} has {}",
+                first.name, first.lists, other.name, other.lists
+            )
+        });
+        told.collect()
+    }
+
     /// Returns an error if a member has not answered that is not in `dead`. The command in the
     /// error names these too: to leave one after the other, each would wait for the other.
     pub(super) fn refuse_missing(&self, dead: &[String]) -> Result<(), String> {

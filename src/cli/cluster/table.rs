@@ -7,7 +7,7 @@ use serde_json::json;
 use super::context::Context;
 use super::survey::{NodeReport, Survey};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK};
-use crate::cli::terminal::{print, tell};
+use crate::cli::terminal::{failed, print, tell};
 
 /// Pause between two looks of who waits.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -21,11 +21,7 @@ pub(crate) fn status(context: &Context, wait: Option<Duration>) -> u8 {
     let mut survey = match surveyed(context, wait) {
         Ok(survey) => survey,
         Err(error) => {
-            tell(&format!("error: {error}"));
-            if context.json {
-                print(&format!("{:#}\n", json!({ "outcome": "failed", "text": error })));
-            }
-            return EXIT_FAILURE;
+            return failed(context.json, &error, EXIT_FAILURE);
         }
     };
     let strangers = survey.forget_strangers(&[]);
@@ -69,14 +65,7 @@ fn surveyed(context: &Context, wait: Option<Duration>) -> Result<Survey, String>
 fn problems(survey: &Survey) -> Vec<String> {
     let mut problems: Vec<String> =
         survey.missing.iter().map(|(name, why)| format!("{name} does not answer: {why}")).collect();
-    let mut reports = survey.reports.values();
-    let first = reports.next().expect("a survey has an answer");
-    for other in reports.filter(|other| !other.lists.is_same(&first.lists)) {
-        problems.push(format!(
-            "members disagree: {} has {}; {} has {}",
-            first.name, first.lists, other.name, other.lists
-        ));
-    }
+    problems.extend(survey.disagreements());
     for report in survey.reports.values() {
         for (name, belief) in &report.believed {
             if ["dead", "suspect"].contains(&belief.as_str()) {

@@ -18,7 +18,7 @@ use super::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
 use super::node::environment;
 use super::service::address;
 use super::shown::{clean, json_text};
-use super::terminal::{fail, is_coloured, print};
+use super::terminal::{failed, is_coloured, print};
 use crate::control::config::files::{ConfigFiles, IniFiles, LOCAL_FILE};
 
 const EXAMPLES: &str = "\
@@ -60,7 +60,7 @@ pub(super) struct DoctorFlags {
 pub(super) fn run(flags: &DoctorFlags) -> u8 {
     let client = match AdminClient::new(&flags.tls) {
         Ok(client) => client,
-        Err(reason) => return fail(&reason, EXIT_USAGE),
+        Err(reason) => return failed(flags.json, &reason, EXIT_USAGE),
     };
     let mut checks = machine::checks();
     checks.extend(configured(flags.config.as_deref()));

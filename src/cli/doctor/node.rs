@@ -17,18 +17,25 @@ const REMEDY: &str = "see whether the node runs, what its log says, and whether 
 pub(super) fn checks(client: &AdminClient, admin: &str) -> Vec<Check> {
     let service = Service::of_operators(client, admin);
     let what = format!("node {}", clean(admin));
-    let status = match service.ask(Door::Operators, HttpRequest::bare("GET", "/status")) {
-        Ok(reply) => reply.document,
+    let status = service.ask(Door::Operators, HttpRequest::bare("GET", "/status"));
+    let status = match status.and_then(|reply| reply.having("state")) {
+        Ok(status) => status,
         Err(error) => return vec![Check::fail(what, error.to_string(), REMEDY)],
     };
     let state = status["state"].as_str().unwrap_or("unknown");
     let told = format!("{}, version {}", clean(state), clean(text(&status["version"])));
     let mut checks = vec![match state {
         "serving" => Check::ok(&what, told),
+        "left" => Check::warn(
+            &what,
+            format!("{told}: it was taken out of its cluster and refuses requests"),
+            "stop it, or add it with chronos cluster join",
+        ),
         _ => Check::fail(&what, told, "look at its log"),
     }];
-    match service.ask(Door::Operators, HttpRequest::bare("GET", "/alarms")) {
-        Ok(reply) => checks.extend(alarms(&what, &reply.document)),
+    let told = service.ask(Door::Operators, HttpRequest::bare("GET", "/alarms"));
+    match told.and_then(|reply| reply.having("alarms")) {
+        Ok(document) => checks.extend(alarms(&what, &document)),
         Err(error) => {
             let found = format!("its alarms are not known: {error}");
             checks.push(Check::warn(

@@ -10,14 +10,14 @@ mod stats;
 mod survey;
 
 use clap::{Args, Subcommand};
-use serde_json::json;
 
 use self::dump::DumpFlags;
 use self::place::Place;
 use self::repair::RepairFlags;
 use crate::cli::exit::EXIT_USAGE;
 use crate::cli::progress::silence;
-use crate::cli::terminal::{fail, print};
+use crate::cli::shown::json_text;
+use crate::cli::terminal::{fail, failure, print};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -84,11 +84,11 @@ pub(super) fn run(flags: &JournalFlags) -> u8 {
     };
     result.unwrap_or_else(|error| {
         if place.json {
-            let document = json!({ "outcome": "failed", "text": error.to_string() });
+            let document = failure(&error, None);
             match &flags.command {
                 // A line for each document, as all that it prints.
                 JournalCommand::Dump(_) => print(&format!("{document}\n")),
-                _ => print(&format!("{document:#}\n")),
+                _ => print(&json_text(&document)),
             };
         }
         fail(&error, EXIT_USAGE)

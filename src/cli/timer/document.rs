@@ -8,6 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use serde_json::{Map, Number, Value, json};
 
+use crate::cli::lasting::with_units;
+
 /// Longest file of a document or of opaque bytes that is read, in bytes. The node has a limit of
 /// its own.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -284,21 +286,9 @@ pub(super) fn duration(text: &str) -> Result<Value, String> {
     if text.starts_with('P') {
         return Ok(text.into());
     }
-    seconds(text).map(Value::from).ok_or_else(|| {
+    with_units(text).map(Value::from).ok_or_else(|| {
         "expected seconds (90 or 1.5), 15m, 1h30m, 2d, or ISO 8601 as PT15M".to_owned()
     })
-}
-
-fn seconds(text: &str) -> Option<u64> {
-    let (mut total, mut rest) = (0_u64, text);
-    for (unit, length) in [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)] {
-        if let Some((count, behind)) = rest.split_once(unit) {
-            let count: u64 = count.parse().ok()?;
-            total = total.checked_add(count.checked_mul(length)?)?;
-            rest = behind;
-        }
-    }
-    (rest.is_empty() && !text.is_empty()).then_some(total)
 }
 
 fn header(text: &str) -> Result<(String, String), String> {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::cli::ending::{Ending, NotDone};
 use crate::cli::pages::{ITEMS_MAX, gather};
 use crate::cli::service::{Service, query};
-use crate::cli::shown::{clean, cut, lines_of, table, word_of};
+use crate::cli::shown::{clean, cut, lines_on, table, word_of};
 use crate::cli::timer::document::duration;
 use crate::control::http_client::HttpRequest;
 
@@ -118,7 +118,8 @@ pub(super) fn count(service: &Service, flags: &CountFlags) -> Result<Ending, Not
     };
     let document = service.ask(service.door_of_lists(), HttpRequest::bare("GET", path))?;
     let document = document.having("timers")?;
-    Ok(Ending::done(lines_of(&document), document))
+    let text = lines_on(std::io::stdout().is_terminal(), &document);
+    Ok(Ending::done(text, document))
 }
 
 /// Orders the job that deletes the timers of a filter.

@@ -16,7 +16,7 @@ use super::ending::{Ending, NotDone, end};
 use super::exit::EXIT_USAGE;
 use super::service::{Reply, Service, ServiceFlags, encoded};
 use super::shown::{clean, lines_of};
-use super::terminal::fail;
+use super::terminal::failed;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -118,7 +118,7 @@ struct DeleteFlags {
 pub(super) fn run(flags: &TimerFlags) -> u8 {
     let service = match Service::new(&flags.service) {
         Ok(service) => service,
-        Err(reason) => return fail(&reason, EXIT_USAGE),
+        Err(reason) => return failed(flags.service.json, &reason, EXIT_USAGE),
     };
     let result = match &flags.command {
         TimerCommand::Create(flags) => create(&service, flags),
@@ -175,7 +175,11 @@ fn get(service: &Service, target: &TargetFlags) -> Result<Ending, NotDone> {
     if let (Some(version), Value::Object(members)) = (reply.version, &mut document) {
         members.insert("version".into(), version.trim_matches('"').into());
     }
-    Ok(Ending::done(lines_of(&document), document))
+    let mut shown = document.clone();
+    if let (Some(due), Value::Object(members)) = (watch::due_of(&document), &mut shown) {
+        members.insert("due".into(), due.into());
+    }
+    Ok(Ending::done(lines_of(&shown), document))
 }
 
 fn update(service: &Service, flags: &UpdateFlags) -> Result<Ending, NotDone> {

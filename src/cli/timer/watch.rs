@@ -3,11 +3,13 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::target::{TargetFlags, bare, send};
 use crate::cli::ending::{Ending, NotDone};
 use crate::cli::exit::EXIT_FAILURE;
+use crate::cli::lasting::seconds_in;
 use crate::cli::service::{Door, Failure, Service, encoded};
 use crate::cli::shown::clean;
 use crate::cli::terminal::{print, tell};
@@ -23,20 +25,17 @@ pub(super) struct WatchFlags {
     target: TargetFlags,
 
     /// Pause between two looks
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
+    #[arg(long, value_name = "DURATION", default_value_t = 1.0, value_parser = seconds)]
     every: f64,
 
     /// Stop after this time, with exit code 1 if the timer is still there
-    #[arg(long = "for", value_name = "SECONDS", default_value_t = 86_400.0, value_parser = seconds)]
+    #[arg(long = "for", value_name = "DURATION", default_value_t = 86_400.0)]
+    #[arg(value_parser = seconds)]
     length: f64,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
-    match (0.1..=31_536_000.0).contains(&seconds) {
-        true => Ok(seconds),
-        false => Err("expected 0.1 to 31536000 seconds".into()),
-    }
+    seconds_in(text, &(0.1..=31_536_000.0))
 }
 
 /// What a line tells of: it changes when something has happened to the timer.
@@ -121,6 +120,20 @@ fn line(document: &Value, seen: &Seen, is_json: bool) -> String {
     format!("{state}, {pops} pops done{due}\n")
 }
 
+/// When the next pop of an interval is due, in words; `None`: the timer is paused, or its document
+/// tells that itself.
+pub(super) fn due_of(document: &Value) -> Option<String> {
+    let pops = document["timing"]["sequence-number"].as_u64().unwrap_or(0);
+    if document["paused"] == true || document["timing"]["next-at"].is_string() {
+        return None;
+    }
+    let due_ms = next_due_ms(document, pops)?;
+    let at = Timestamp::now().checked_add(SignedDuration::from_millis(due_ms)).ok()?;
+    let seconds = due_ms.unsigned_abs() as f64 / 1e3;
+    let side = if due_ms < 0 { "overdue for" } else { "in" };
+    Some(format!("{side} {seconds:.3} s, {at:.3}"))
+}
+
 /// In how many milliseconds the next pop of an interval is due.
 fn next_due_ms(document: &Value, pops: u64) -> Option<i64> {
     let timing = &document["timing"];
@@ -158,6 +171,23 @@ fn over(service: &Service, id: Option<&str>) -> Ending {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_document_with_an_interval_tells_when_it_is_due() {
+        let timer = |start_ms: i64| {
+            json!({ "timing": { "interval": 300, "start-time-delta": start_ms,
+                                "sequence-number": 1 } })
+        };
+        let told = due_of(&timer(-23)).expect("an interval");
+        assert!(told.starts_with("in 599.977 s, 2") && told.ends_with('Z'), "{told}");
+        let late = due_of(&timer(-601_500)).expect("an interval");
+        assert!(late.starts_with("overdue for 1.500 s, "), "{late}");
+        let mut paused = timer(-23);
+        paused["paused"] = true.into();
+        assert_eq!(due_of(&paused), None);
+        let cron = json!({ "timing": { "next-at": "2030-01-01T00:00:00Z", "cron": "@daily" } });
+        assert_eq!(due_of(&cron), None);
+    }
 
     #[test]
     fn the_next_pop_counts_from_the_start() {

@@ -14,7 +14,7 @@ use super::directory::{DirectoryError, ServerDirectory, address_of};
 use super::time::{human, rfc3339, zone};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_USAGE};
 use crate::cli::runtime::{on_runtime, wall_ms};
-use crate::cli::terminal::{fail, print, tell};
+use crate::cli::terminal::{failed, print, tell};
 use crate::cli::timestamp::source::{SourceFlags, TimestampSource};
 use crate::timestamp::{RANGE_MAX, Timestamp};
 
@@ -160,7 +160,7 @@ impl Finder {
 pub(crate) fn run(flags: &GetFlags) -> u8 {
     let source = match flags.source.chosen() {
         Ok(source) => source,
-        Err(error) => return fail(&error, EXIT_USAGE),
+        Err(error) => return failed(flags.json, &error, EXIT_USAGE),
     };
     on_runtime(async {
         let mut finder = Finder::new(source);
@@ -169,7 +169,7 @@ pub(crate) fn run(flags: &GetFlags) -> u8 {
         let again = |error: &TryError| tell_once(&last, error, flags.tries);
         match finder.take_patiently(flags.count, limit, flags.tries, again).await {
             Ok((first, server)) => print(&told(flags, first, &server, wall_ms())),
-            Err(error) => fail(&error, EXIT_FAILURE),
+            Err(error) => failed(flags.json, &error, EXIT_FAILURE),
         }
     })
 }

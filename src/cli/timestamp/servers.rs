@@ -9,7 +9,8 @@ use super::directory::{DirectoryError, Picture, ServerDirectory, address_of, wro
 use super::time::{human_seconds, rfc3339, zone};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
 use crate::cli::runtime::{on_runtime, wall_ms};
-use crate::cli::terminal::{fail, print};
+use crate::cli::shown::json_text;
+use crate::cli::terminal::{fail, failed, failure, print};
 use crate::cli::timestamp::source::ZooKeeperFlags;
 
 const EXAMPLES: &str = "\
@@ -42,7 +43,7 @@ pub(crate) struct ServersFlags {
 pub(crate) fn run(flags: &ServersFlags) -> u8 {
     let ZooKeeperFlags { zookeeper, cluster } = &flags.cluster;
     if let Some(error) = wrong_cluster(cluster) {
-        return fail(&error, EXIT_USAGE);
+        return failed(flags.json, &error, EXIT_USAGE);
     }
     on_runtime(async {
         let looked = async {
@@ -69,7 +70,7 @@ pub(crate) fn run(flags: &ServersFlags) -> u8 {
 fn told_failure(flags: &ServersFlags, error: &DirectoryError) -> u8 {
     let ZooKeeperFlags { zookeeper, cluster } = &flags.cluster;
     let line = match error {
-        _ if flags.json => format!("{:#}\n", json!({ "error": error.to_string() })),
+        _ if flags.json => json_text(&failure(error, None)),
         DirectoryError::NoCluster { base } => {
             format!("Connected ZooKeeper {zookeeper}\n{base} doesn't exist, exit immediately\n")
         }

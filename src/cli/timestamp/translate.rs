@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::time::{NumberIs, Written, human, read, rfc3339, zone};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
-use crate::cli::terminal::{fail, tell};
+use crate::cli::terminal::{fail, failure, print, tell};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,7 +57,7 @@ pub(crate) fn run(flags: &TranslateFlags) -> u8 {
     let name = if flags.utc { Some("UTC") } else { flags.zone.as_deref() };
     let zone = match zone(name) {
         Ok(zone) => zone,
-        Err(error) => return fail(&error, EXIT_USAGE),
+        Err(error) => return told_failure(flags, &error),
     };
     let mut output = std::io::stdout().lock();
     let result = if flags.values.is_empty() {
@@ -66,7 +66,7 @@ pub(crate) fn run(flags: &TranslateFlags) -> u8 {
         // All values are read before the first is printed: a wrong command line prints nothing.
         let read = flags.values.iter().map(|value| read(value, flags.numbers, &zone));
         match read.collect::<Result<Vec<_>, _>>() {
-            Err(error) => return fail(&error, EXIT_USAGE),
+            Err(error) => return told_failure(flags, &error),
             Ok(all) => all
                 .iter()
                 .try_for_each(|one| writeln!(output, "{}", told(*one, &zone, flags.json)))
@@ -79,6 +79,14 @@ pub(crate) fn run(flags: &TranslateFlags) -> u8 {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => EXIT_OK,
         Err(error) => fail(&error, EXIT_FAILURE),
     }
+}
+
+/// Says what is wrong with the command line, with `--json` as a line, as all that it prints.
+fn told_failure(flags: &TranslateFlags, error: &dyn std::fmt::Display) -> u8 {
+    if flags.json {
+        print(&format!("{}\n", failure(error, None)));
+    }
+    fail(error, EXIT_USAGE)
 }
 
 /// Translates every line. A line that cannot be read is reported and leaves an empty line, so that

@@ -16,8 +16,9 @@ use super::get::against_clock;
 use super::servers::document;
 use super::time::{human, rfc3339, zone};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
+use crate::cli::lasting::seconds_in;
 use crate::cli::runtime::{on_runtime, wall_ms};
-use crate::cli::terminal::fail;
+use crate::cli::terminal::{fail, failure, print};
 use crate::cli::timestamp::source::ZooKeeperFlags;
 use crate::timestamp::Timestamp;
 
@@ -48,11 +49,11 @@ pub(crate) struct WatchFlags {
     cluster: ZooKeeperFlags,
 
     /// Shortest time between two lines about the bound
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
+    #[arg(long, value_name = "DURATION", default_value_t = 1.0, value_parser = seconds)]
     every: f64,
 
     /// Stop after this time
-    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long = "for", value_name = "DURATION", value_parser = seconds)]
     length: Option<f64>,
 
     /// Print one JSON object a line
@@ -60,10 +61,8 @@ pub(crate) struct WatchFlags {
     json: bool,
 }
 
-/// Reads seconds, with or without a fraction.
 fn seconds(text: &str) -> Result<f64, String> {
-    let value = text.parse::<f64>().ok().filter(|value| (0.1..=1e8).contains(value));
-    value.ok_or_else(|| "expected seconds, at least 0.1".into())
+    seconds_in(text, &(0.1..=100_000_000.0))
 }
 
 /// What was seen and shown so far.
@@ -80,12 +79,12 @@ struct Watch {
 pub(crate) fn run(flags: &WatchFlags) -> u8 {
     let ZooKeeperFlags { zookeeper, cluster } = &flags.cluster;
     if let Some(error) = wrong_cluster(cluster) {
-        return fail(&error, EXIT_USAGE);
+        return told_failure(flags, &error, EXIT_USAGE);
     }
     on_runtime(async {
         let directory = match ServerDirectory::open(zookeeper, cluster).await {
             Ok(directory) => directory,
-            Err(error) => return fail(&error, EXIT_FAILURE),
+            Err(error) => return told_failure(flags, &error, EXIT_FAILURE),
         };
         let end = async {
             match flags.length {
@@ -99,6 +98,14 @@ pub(crate) fn run(flags: &WatchFlags) -> u8 {
             () = end => EXIT_OK,
         }
     })
+}
+
+/// Says why there is nothing to watch, with `--json` as a line, as all that it prints.
+fn told_failure(flags: &WatchFlags, error: &dyn std::fmt::Display, code: u8) -> u8 {
+    if flags.json {
+        print(&format!("{}\n", failure(error, None)));
+    }
+    fail(error, code)
 }
 
 async fn watch(flags: &WatchFlags, directory: ServerDirectory) -> u8 {

@@ -18,7 +18,7 @@ const HOSTS_MAX: usize = 10;
 /// What a node said.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
-    at: Instant,
+    pub(super) at: Instant,
     pub(super) status: Value,
     pub(super) hosts: Vec<Value>,
     /// Hosts in trouble beyond those.

@@ -19,7 +19,7 @@ pub(super) fn screen(between: &Between<'_>) -> String {
         "chronos {}  {}  {}  up {}\n\n",
         text(&status["version"]),
         text(&status["cluster"]["name"]),
-        text(&status["state"]),
+        state_of(status),
         length(uptime)
     );
     let late = |share| late(between, share);
@@ -45,6 +45,15 @@ pub(super) fn screen(between: &Between<'_>) -> String {
         between.now("dead_letters")
     );
     screen + &cores(between) + "\n" + &hosts(between.after) + "\n" + &peers(status)
+}
+
+/// The state of a node. A node that has left its cluster may be stopped if it holds nothing.
+pub(super) fn state_of(status: &Value) -> String {
+    match (status["state"].as_str(), status["totals"]["timers"].as_u64()) {
+        (Some("left"), Some(0)) => "left its cluster, holds no timers".to_owned(),
+        (Some("left"), Some(timers)) => format!("left its cluster, still holds {timers} timers"),
+        _ => word_of(&status["state"]),
+    }
 }
 
 /// The bound of the lateness of this share of the pops.
@@ -85,12 +94,30 @@ fn hosts(after: &Sample) -> String {
     if hosts.is_empty() {
         return "no host in trouble\n".into();
     }
-    let mut rows = vec![head(&["HOST IN TROUBLE", "BREAKER", "QUEUE", "FAILURES", "PAUSED"])];
+    let mut rows = vec![head(&["HOST IN TROUBLE", "WHY", "QUEUE"])];
     for host in hosts {
-        let members = ["destination", "breaker", "queue", "failures", "paused"];
-        rows.push(members.map(|member| word_of(&host[member])).to_vec());
+        rows.push(vec![word_of(&host["destination"]), trouble_of(host), word_of(&host["queue"])]);
     }
     table(&rows) + &left_out(hosts.len() + after.more_hosts, hosts.len())
+}
+
+/// What the trouble of a host is. A breaker that is closed is none.
+pub(super) fn trouble_of(host: &Value) -> String {
+    let mut told = Vec::new();
+    if host["paused"] == true {
+        told.push("paused".to_owned());
+    }
+    let failing = &host["failing"];
+    let how = if failing["status"].is_null() { &failing["failure"] } else { &failing["status"] };
+    match (failing.is_null(), host["failures"].as_u64()) {
+        (false, _) => told.push(format!("{} x {}", word_of(&failing["attempts"]), word_of(how))),
+        (true, Some(failures @ 1..)) => told.push(format!("{failures} failures")),
+        (true, _) => {}
+    }
+    if host["breaker"] != "closed" {
+        told.push(format!("breaker {}", word_of(&host["breaker"])));
+    }
+    told.join(", ")
 }
 
 fn peers(status: &Value) -> String {
@@ -116,8 +143,34 @@ fn left_out(count: usize, shown: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::cli::top::sample::two_samples;
+
+    #[test]
+    fn a_node_that_has_left_says_so_and_what_it_still_holds() {
+        let told = |state: &str, timers: u64| {
+            state_of(&json!({ "state": state, "totals": { "timers": timers } }))
+        };
+        assert_eq!(told("serving", 0), "serving");
+        assert_eq!(told("left", 0), "left its cluster, holds no timers");
+        assert_eq!(told("left", 7), "left its cluster, still holds 7 timers");
+    }
+
+    #[test]
+    fn a_host_in_trouble_says_why() {
+        let failing = json!({ "attempts": 42, "status": 503, "failure": "status" });
+        let unreachable = json!({ "attempts": 3, "status": null, "failure": "unreachable" });
+        for (host, why) in [
+            (json!({ "breaker": "closed", "failing": failing }), "42 x 503"),
+            (json!({ "breaker": "open", "failing": unreachable }), "3 x unreachable, breaker open"),
+            (json!({ "breaker": "closed", "paused": true, "failures": 0 }), "paused"),
+            (json!({ "breaker": "half-open", "failures": 7 }), "7 failures, breaker half-open"),
+        ] {
+            assert_eq!(trouble_of(&host), why);
+        }
+    }
 
     #[test]
     fn a_screen_tells_all_and_acts_on_no_terminal() {

@@ -10,12 +10,14 @@ use ratatui::crossterm::cursor::Show;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size,
 };
 use ratatui::{Frame, Terminal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
+
+use crate::cli::terminal::is_plain;
 
 /// Signals that end this process.
 const ENDING: [i32; 4] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT];
@@ -46,6 +48,14 @@ impl Screen {
     pub(super) fn take() -> std::io::Result<Self> {
         if !stdin().is_terminal() {
             return Err(std::io::Error::other("standard input is no terminal"));
+        }
+        if is_plain() {
+            return Err(std::io::Error::other("the terminal does nothing but write lines"));
+        }
+        // A serial line may say no size. Nothing can be drawn on that.
+        let (columns, rows) = size()?;
+        if columns == 0 || rows == 0 {
+            return Err(std::io::Error::other("the terminal says no size"));
         }
         let signals = Signals::new(ENDING)?;
         std::thread::Builder::new().name("signals".into()).spawn(move || end_by(signals))?;

@@ -2,6 +2,7 @@
 //! not fit into the window is left out, the least important first.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -11,7 +12,7 @@ use ratatui::widgets::{Cell, Paragraph, Row, Sparkline, Table, Wrap};
 use serde_json::Value;
 
 use super::sample::{Between, CREATES, POPS, Sample};
-use super::screen::{late, length};
+use super::screen::{late, length, state_of, trouble_of};
 use crate::cli::service::Failure;
 use crate::cli::shown::{clean, word_of};
 
@@ -19,8 +20,12 @@ use crate::cli::shown::{clean, word_of};
 const HISTORY_MAX: usize = 400;
 /// Columns of a figure with its name.
 const FIGURE_COLUMNS: u16 = 26;
+/// Most columns of what is wrong with a host.
+const WHY_COLUMNS_MAX: usize = 32;
 /// Rows of the rates over time, with their titles.
 const RATE_ROWS: u16 = 4;
+/// A node that is silent for longer is told of.
+const SILENCE_MAX: Duration = Duration::from_secs(3);
 /// Windows with fewer rows do not show them.
 const RATES_FROM_ROWS: u16 = 20;
 
@@ -32,6 +37,8 @@ pub(super) struct Shown {
     creates: VecDeque<u64>,
     pops: VecDeque<u64>,
     problem: Option<String>,
+    /// When the node was asked first for what it has not said.
+    asked: Option<Instant>,
 }
 
 /// What a word says, for its colour.
@@ -76,19 +83,32 @@ impl Palette {
 /// What a word of a node says.
 fn tone_of(word: &str) -> Tone {
     match word {
-        "serving" | "alive" | "closed" => Tone::Good,
-        "suspect" | "half-open" | "starting" | "stopping" => Tone::Poor,
-        "dead" | "open" | "failed" => Tone::Bad,
+        "serving" | "alive" => Tone::Good,
+        "suspect" | "starting" | "stopping" | "left" => Tone::Poor,
+        "dead" | "failed" => Tone::Bad,
+        why if why.contains("breaker open") => Tone::Bad,
         _ => Tone::Plain,
     }
 }
 
 impl Shown {
+    /// Notes that the node is asked.
+    pub(super) fn ask(&mut self, now: Instant) {
+        self.asked.get_or_insert(now);
+    }
+
+    /// For how long the node has been silent; `None`: it may be about to answer.
+    fn silence(&self, now: Instant) -> Option<Duration> {
+        let silence = now.saturating_duration_since(self.asked?);
+        (silence >= SILENCE_MAX).then_some(silence)
+    }
+
     /// Takes what the node said, or why it said nothing.
     pub(super) fn take(&mut self, taken: Result<Sample, Failure>) {
         match taken {
             Ok(sample) => {
                 self.problem = None;
+                self.asked = None;
                 self.before = self.after.take();
                 self.after = Some(sample);
                 let between = self.between().filter(|_| self.before.is_some());
@@ -109,36 +129,57 @@ impl Shown {
     }
 
     /// Draws the whole window.
-    pub(super) fn draw(&self, frame: &mut Frame<'_>, is_coloured: bool) {
+    pub(super) fn draw(&self, frame: &mut Frame<'_>, is_coloured: bool, now: Instant) {
         let palette = Palette { is_coloured };
+        let silence = self.silence(now);
         let [head, mut body] =
             Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(frame.area());
-        frame.render_widget(Paragraph::new(self.title(palette)), head);
-        if let Some(problem) = &self.problem {
-            let text = format!("{problem}\nlooking again; q ends");
-            // As many rows as a sentence needs in this window, and one more.
+        frame.render_widget(Paragraph::new(self.title(palette, now)), head);
+        if let Some(text) = self.trouble(silence) {
+            // As many rows as the sentences need in this window, and one more.
             let columns = usize::from(body.width.max(1));
-            let rows = problem.chars().count().div_ceil(columns) + 2;
-            let rows = u16::try_from(rows).unwrap_or(u16::MAX);
+            let rows = text.lines().map(|line| line.chars().count().div_ceil(columns));
+            let rows = u16::try_from(rows.sum::<usize>() + 1).unwrap_or(u16::MAX);
             let told = Paragraph::new(text).wrap(Wrap { trim: false });
             let area = cut_off(&mut body, rows);
             frame.render_widget(told.style(palette.of(Tone::Bad)), area);
         }
         let Some(between) = self.between() else { return };
+        let figures = body;
         draw_figures(frame, &mut body, &between, palette);
         if frame.area().height >= RATES_FROM_ROWS {
             self.draw_rates(frame, &mut body, palette);
         }
         draw_tables(frame, body, &between, palette);
+        if self.is_old(silence) {
+            frame.buffer_mut().set_style(figures, palette.dim());
+        }
     }
 
-    fn title(&self, palette: Palette) -> Line<'static> {
+    /// Whether what is shown was said before the node fell silent.
+    fn is_old(&self, silence: Option<Duration>) -> bool {
+        silence.is_some() || self.problem.is_some()
+    }
+
+    /// Says what keeps the node from saying anything newer; `None`: nothing.
+    fn trouble(&self, silence: Option<Duration>) -> Option<String> {
+        let silence = silence.map(|silence| format!("no answer for {} s", silence.as_secs()));
+        let told: Vec<String> = silence.into_iter().chain(self.problem.clone()).collect();
+        (!told.is_empty()).then(|| told.join("\n") + "\nlooking again; q ends")
+    }
+
+    fn title(&self, palette: Palette, now: Instant) -> Line<'static> {
         let Some(after) = &self.after else { return Line::from("asking the node; q ends") };
         let status = &after.status;
-        let state = word_of(&status["state"]);
+        let mut state = state_of(status);
         let uptime = status["uptime_ms"].as_u64().unwrap_or(0) / 1_000;
         let name = word_of(&status["cluster"]["name"]);
-        let tone = palette.of(tone_of(&state));
+        let mut tone = palette.of(tone_of(status["state"].as_str().unwrap_or_default()));
+        if self.is_old(self.silence(now)) {
+            let age_s = now.saturating_duration_since(after.at).as_secs();
+            state = format!("{state} {age_s} s ago");
+            tone = palette.dim();
+        }
         Line::from(vec![
             Span::styled(
                 format!("chronos {}  {name}  ", word_of(&status["version"])),
@@ -304,12 +345,16 @@ fn cores_of(between: &Between<'_>) -> Listed {
 }
 
 fn hosts_of(after: &Sample) -> Listed {
-    let hosts = &after.hosts;
-    let members = ["destination", "breaker", "queue", "failures", "paused"];
+    let row = |host: &Value| {
+        vec![word_of(&host["destination"]), trouble_of(host), word_of(&host["queue"])]
+    };
+    let rows: Vec<Vec<String>> = after.hosts.iter().map(row).collect();
+    let longest = rows.iter().map(|row| row[1].chars().count()).max().unwrap_or(0);
+    let why = u16::try_from(longest.min(WHY_COLUMNS_MAX)).unwrap_or(0);
     Listed {
-        head: vec!["HOST IN TROUBLE", "BREAKER", "QUEUE", "FAILURES", "PAUSED"],
-        widths: vec![10, 10, 9, 7],
-        rows: hosts.iter().map(|host| members.map(|name| word_of(&host[name])).to_vec()).collect(),
+        head: vec!["HOST IN TROUBLE", "WHY", "QUEUE"],
+        widths: vec![why, 10],
+        rows,
         more: after.more_hosts,
     }
 }
@@ -345,7 +390,16 @@ mod tests {
 
     fn drawn(shown: &Shown, columns: u16, rows: u16, is_coloured: bool) -> Buffer {
         let mut terminal = Terminal::new(TestBackend::new(columns, rows)).expect("in memory");
-        terminal.draw(|frame| shown.draw(frame, is_coloured)).expect("in memory");
+        let at = Instant::now();
+        terminal.draw(|frame| shown.draw(frame, is_coloured, at)).expect("in memory");
+        terminal.backend().buffer().clone()
+    }
+
+    /// The same after a silence of so many seconds.
+    fn drawn_after(shown: &Shown, seconds: u64, is_coloured: bool) -> Buffer {
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).expect("in memory");
+        let at = Instant::now() + Duration::from_secs(seconds);
+        terminal.draw(|frame| shown.draw(frame, is_coloured, at)).expect("in memory");
         terminal.backend().buffer().clone()
     }
 
@@ -411,6 +465,28 @@ mod tests {
         let mut never = Shown::default();
         never.take(Err(Failure::Unanswered("nobody".into())));
         assert!(text(&drawn(&never, 20, 5, false)).contains("nobody"));
+    }
+
+    #[test]
+    fn after_3_s_without_an_answer_what_is_shown_is_said_to_be_old() {
+        let mut shown = shown();
+        shown.ask(Instant::now());
+        let early = text(&drawn_after(&shown, 2, true));
+        assert!(!early.contains("no answer") && !early.contains("ago"), "{early}");
+        for (seconds, told) in [(4, "no answer for 4 s"), (60, "no answer for 60 s")] {
+            let drawn = drawn_after(&shown, seconds, true);
+            let late = text(&drawn);
+            assert!(late.contains(told) && late.contains("late p50"), "{late}");
+            let dead = late.lines().position(|line| line.contains("dead  ")).expect("a member");
+            let style = drawn.content[dead * 80..][..80].iter().map(|cell| cell.fg);
+            assert!(style.into_iter().all(|colour| colour == Color::DarkGray), "dimmed");
+        }
+        let plain = text(&drawn_after(&shown, 4, false));
+        assert!(plain.contains("s ago") && plain.contains("no answer for 4 s"), "{plain}");
+        shown.ask(Instant::now() + Duration::from_secs(9));
+        assert!(text(&drawn_after(&shown, 4, true)).contains("no answer for 4 s"), "asked again");
+        shown.take(Ok(two_samples().1));
+        assert!(!text(&drawn_after(&shown, 4, true)).contains("no answer"));
     }
 
     #[test]

@@ -238,9 +238,7 @@ async fn readyz(State(state): State<AdminState>) -> Response {
             let told = reading.map(|progress| progress.text() + "\n").unwrap_or_default();
             (StatusCode::SERVICE_UNAVAILABLE, told).into_response()
         }
-        NodeState::Serving if state.view.cluster.has_left() => {
-            (StatusCode::SERVICE_UNAVAILABLE, "left its cluster\n").into_response()
-        }
+        NodeState::Left => (StatusCode::SERVICE_UNAVAILABLE, "left its cluster\n").into_response(),
         NodeState::Serving
             if state.view.meters.iter().any(|core| core.writes_refused.get() > 0) =>
         {

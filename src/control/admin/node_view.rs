@@ -34,10 +34,13 @@ const LIST_WAIT: Duration = Duration::from_secs(5);
 pub(crate) enum NodeState {
     /// Every core serves.
     Serving = 0,
+    /// The node was taken out of its cluster and refuses clients. It may be added again, so this
+    /// state is read from the members and never set.
+    Left = 1,
     /// An orderly stop has begun.
-    Stopping = 1,
+    Stopping = 2,
     /// A core has ended, although nobody had asked it to stop.
-    Failed = 2,
+    Failed = 3,
 }
 
 impl NodeState {
@@ -45,6 +48,7 @@ impl NodeState {
     pub(crate) fn name(self) -> &'static str {
         match self {
             NodeState::Serving => "serving",
+            NodeState::Left => "left",
             NodeState::Stopping => "stopping",
             NodeState::Failed => "failed",
         }
@@ -177,11 +181,12 @@ impl NodeView {
         made.await.unwrap_or(Err(BackupError::Stopped))
     }
 
-    /// Whether the node serves, stops or has failed.
+    /// Whether the node serves, has left its cluster, stops or has failed.
     pub(crate) fn state(&self) -> NodeState {
         match self.state.load(Ordering::Relaxed) {
+            0 if self.cluster.has_left() => NodeState::Left,
             0 => NodeState::Serving,
-            1 => NodeState::Stopping,
+            1 | 2 => NodeState::Stopping,
             _ => NodeState::Failed,
         }
     }

@@ -105,20 +105,22 @@ async fn by_id(view: &NodeView, id: &str, wanted: TimerUse) -> Response {
         return (StatusCode::NOT_FOUND, told).into_response();
     };
     let target = Target { id: named.id, factor: named.factor, filter: named.filter };
-    answered(view, view.list(Ordered::Timer(target, wanted)).await)
+    answered(view, view.list(Ordered::Timer(target, wanted)).await, "no timer with this id\n")
 }
 
 async fn by_name(view: &NodeView, path: &str, wanted: TimerUse) -> Response {
     match name_in(path) {
         Ok(name) => {
             let target = Target { id: id_of_name(&name), factor: None, filter: None };
-            answered(view, view.list(Ordered::Timer(target, wanted)).await)
+            let answer = view.list(Ordered::Timer(target, wanted)).await;
+            answered(view, answer, "no timer with this name\n")
         }
         Err(error) => (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
     }
 }
 
-fn answered(view: &NodeView, answer: Option<Answer>) -> Response {
+/// `none` says that there is no such timer.
+fn answered(view: &NodeView, answer: Option<Answer>, none: &'static str) -> Response {
     match answer {
         Some(Answer::Found(timer)) => match document(view, &timer) {
             Some(document) => {
@@ -128,11 +130,8 @@ fn answered(view: &NodeView, answer: Option<Answer>) -> Response {
         },
         Some(Answer::Done { id, factor, filter }) => done(id, factor, filter),
         Some(Answer::Identified(it)) => done(it.id, it.factor, it.filter),
-        Some(Answer::NotFound) => {
-            (StatusCode::NOT_FOUND, "no timer with this id\n").into_response()
-        }
-        Some(Answer::Refused(Refusal::NoTimer)) => {
-            (StatusCode::NOT_FOUND, "no timer with this id\n").into_response()
+        Some(Answer::NotFound | Answer::Refused(Refusal::NoTimer)) => {
+            (StatusCode::NOT_FOUND, none).into_response()
         }
         Some(Answer::Refused(
             refusal @ (Refusal::Paused | Refusal::NoteTooLong | Refusal::Original),

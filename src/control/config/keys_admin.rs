@@ -22,7 +22,8 @@ pub(super) const LISTEN: Key = Key {
     kind: ValueKind::Address,
     flag: Some("--admin"),
     help: "Where /healthz, /readyz, /metrics and /status are served, to whoever asks: keep it on \
-           loopback or a management network.",
+           loopback or a management network. chronos timestamp serve has port 7354 if nothing \
+           is said.",
     get: |config| Value::Address(config.admin.listen),
     set: |config, value| config.admin.listen = value.address(),
 };

@@ -13,7 +13,7 @@ use super::error::{CONFIG_BYTES_MAX, ConfigError, Origin, Problem};
 use super::identity;
 use super::keys::{KEYS, SECTIONS, find};
 use super::loader::{Loader, PROBLEMS_MAX};
-use super::settings::Config;
+use super::settings::{ADMIN_PORT_OF_TIMESTAMPS, Config};
 use super::suggest::{unknown_key, unknown_section, unknown_variable};
 use super::value::{Value, quote};
 use crate::cluster::view::View;
@@ -54,7 +54,10 @@ pub fn parse_config(text: &str, source_name: &str) -> Result<Config, ConfigError
 /// across keys.
 pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     let is_drop_in = sources.ini.is_some();
-    let config = if is_drop_in { drop_in::defaults() } else { Config::default() };
+    let mut config = if is_drop_in { drop_in::defaults() } else { Config::default() };
+    if sources.timestamps_alone {
+        config.admin.listen.set_port(ADMIN_PORT_OF_TIMESTAMPS);
+    }
     let mut loader = Loader::new(config);
     if let Some((name, text)) = &sources.file {
         loader.read_file(name, text);
@@ -275,6 +278,17 @@ mod tests {
     fn variables(pairs: &[(&str, &str)]) -> Sources {
         let environment = pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         Sources { environment, ..Sources::default() }
+    }
+
+    #[test]
+    fn timestamps_alone_leave_a_node_its_admin_port() {
+        let port = |toml: &str, timestamps_alone: bool| {
+            let file = Some(("c.toml".to_owned(), toml.to_owned()));
+            let sources = Sources { file, timestamps_alone, ..Sources::default() };
+            load(&sources).expect("fine").config.admin.listen.port()
+        };
+        assert_eq!((port("", false), port("", true)), (7254, 7354));
+        assert_eq!(port("[admin]\nlisten = '127.0.0.1:7254'", true), 7254, "as it is said");
     }
 
     #[test]

@@ -28,6 +28,10 @@ pub struct AdminSettings {
     pub hosts: Vec<String>,
 }
 
+/// The port of the admin API of a process that serves timestamps alone, where nothing else is said:
+/// a node on the same machine has its own.
+pub(super) const ADMIN_PORT_OF_TIMESTAMPS: u16 = 7354;
+
 impl Default for AdminSettings {
     fn default() -> Self {
         let listen = SocketAddr::from(([127, 0, 0, 1], 7254));

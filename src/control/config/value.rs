@@ -193,9 +193,7 @@ impl ValueKind {
             | ValueKind::Sites
             | ValueKind::Rules
             | ValueKind::Destinations => {
-                let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
-                return self
-                    .read_texts(items.take(self.items_max() + 1).map(str::to_owned).collect());
+                return self.read_texts(items_of(text, self.items_max() + 1));
             }
             ValueKind::Cores if text == "all" => Some(Value::Cores(None)),
             ValueKind::Cores => read_cores(text).map(|cores| Value::Cores(Some(cores))),
@@ -300,6 +298,11 @@ impl ValueKind {
 
     fn mismatch(self, found: String) -> Mismatch {
         let mut expected = self.expected();
+        if self == ValueKind::Address && found == "\"off\"" {
+            expected.push_str(
+                " (for none: admin.enabled = false, CHRONOS_ADMIN_ENABLED=false or --admin off)",
+            );
+        }
         if self == ValueKind::OwnAddress && found == "\"off\"" {
             expected.push_str(
                 ", by which other nodes know this one (for no clients there: plain_clients = \
@@ -308,6 +311,16 @@ impl ValueKind {
         }
         Mismatch { expected, found }
     }
+}
+
+/// The items of a list in a flag or a variable, at most so many: with commas between them, or as a
+/// list of JSON, which a TOML file has as well. No item begins with a bracket and a quote.
+fn items_of(text: &str, items_max: usize) -> Vec<String> {
+    if let Ok(items) = serde_json::from_str::<Vec<String>>(text) {
+        return items.into_iter().take(items_max).collect();
+    }
+    let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+    items.take(items_max).map(str::to_owned).collect()
 }
 
 impl Value {
@@ -459,6 +472,26 @@ mod tests {
     use super::*;
 
     const PORTION: ValueKind = ValueKind::Integer { min: 2, max: 1_000, unit: "pops" };
+
+    #[test]
+    fn a_list_in_a_variable_has_commas_or_is_one_of_json() {
+        let read = |text: &str| ValueKind::Names.read_text(text);
+        let two = Ok(Value::Texts(vec!["10.0.0.1:7253".into(), "[fd00::1]:7253".into()]));
+        assert_eq!(read("10.0.0.1:7253, [fd00::1]:7253"), two);
+        assert_eq!(read(r#"["10.0.0.1:7253", "[fd00::1]:7253"]"#), two);
+        assert_eq!(read(" [ ] "), Ok(Value::Texts(Vec::new())));
+        assert_eq!(read("[fd00::1]:7253"), Ok(Value::Texts(vec!["[fd00::1]:7253".into()])));
+        for bad in [r#"["10.0.0.1:7253""#, r#"["10.0.0.1:7253", 7]"#, r#"["a b"]"#] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn who_wants_no_admin_api_is_told_how() {
+        let told = |text: &str| ValueKind::Address.read_text(text).expect_err("no address");
+        assert!(told("off").expected.contains("CHRONOS_ADMIN_ENABLED=false or --admin off"));
+        assert!(!told("of").expected.contains("CHRONOS_ADMIN_ENABLED"));
+    }
 
     #[test]
     fn cores_are_read_in_the_order_given() {

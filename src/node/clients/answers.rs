@@ -18,6 +18,27 @@ pub(super) const REASON_BYTES_MAX: usize = 200;
 /// Seconds that a client is asked to wait after 503.
 const RETRY_AFTER_S: u32 = 1;
 
+/// The form of an error, in one byte: an answer to a plain create carries it along.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ErrorForm(u8);
+
+impl ErrorForm {
+    /// `accepts_problem`: the client accepts `application/problem+json`. `is_of_name`: the path
+    /// names a timer by a name of the client's own.
+    pub const fn of(accepts_problem: bool, is_of_name: bool) -> Self {
+        Self(accepts_problem as u8 | (is_of_name as u8) << 1)
+    }
+
+    fn accepts_problem(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// Says that there is no such timer, in the client's own terms.
+    fn no_timer(self) -> &'static str {
+        if self.0 & 2 != 0 { "no timer with this name" } else { "no timer with this id" }
+    }
+}
+
 /// How the connection goes on after an answer, and which form an error has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Persistence {
@@ -26,16 +47,20 @@ pub struct Persistence {
     /// Whether the client speaks HTTP/1.0. Such a client must be told that the connection stays
     /// open.
     pub is_http10: bool,
-    /// Whether the client accepts errors as `application/problem+json`.
-    pub accepts_problem: bool,
+    /// The form of an error.
+    pub errors: ErrorForm,
     /// Whether the answer has no body, whatever length its head tells (RFC 9110 section 9.3.2).
     pub is_head: bool,
 }
 
 impl Persistence {
     /// The connection closes after the answer.
-    pub const CLOSE: Persistence =
-        Persistence { keep_alive: false, is_http10: false, accepts_problem: false, is_head: false };
+    pub const CLOSE: Persistence = Persistence {
+        keep_alive: false,
+        is_http10: false,
+        errors: ErrorForm::of(false, false),
+        is_head: false,
+    };
 
     pub(super) fn header(self) -> &'static str {
         match self {
@@ -86,8 +111,9 @@ pub fn write_answer(out: &mut Vec<u8>, answer: &Answer, persistence: Persistence
             let tag = String::from_utf8_lossy(&tag);
             write_body(out, "200 OK", "application/json", &tag, &body, persistence);
         }
-        Answer::NotFound => {
-            write_failure(out, (404, Kind::NoTimer), "", "no timer with this id", persistence);
+        Answer::NotFound | Answer::Refused(Refusal::NoTimer) => {
+            let reason = persistence.errors.no_timer();
+            write_failure(out, (404, Kind::NoTimer), "", reason, persistence);
         }
         Answer::Refused(Refusal::TokenFull) => write_token_full(out, None, persistence),
         Answer::Refused(refusal) => {
@@ -297,7 +323,7 @@ fn write_reason(
     persistence: Persistence,
 ) {
     let line = status_line(status);
-    if !persistence.accepts_problem {
+    if !persistence.errors.accepts_problem() {
         return write_body(out, line, "text/plain", extra, reason.as_bytes(), persistence);
     }
     let mut body = Vec::new();

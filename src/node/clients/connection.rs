@@ -27,7 +27,7 @@ use crate::core::peers::secret::Word;
 use crate::node::buffer_pool::BufferPool;
 use crate::node::clients::access::{Access, authorize};
 use crate::node::clients::addressed::Addressed;
-use crate::node::clients::answers::{Persistence, write_continue};
+use crate::node::clients::answers::{ErrorForm, Persistence, write_continue};
 use crate::node::clients::bulk::{BulkBody, OpenChunk};
 use crate::node::clients::lists::Paged;
 use crate::node::clients::refusals::too_long;
@@ -787,6 +787,6 @@ impl ClientConnection {
 /// The form of an error that answers bytes of a head that is refused, or not complete.
 fn form_of(head: &[u8]) -> Persistence {
     let is_head = head.trim_ascii_start().starts_with(b"HEAD ");
-    let accepts_problem = seems_to_accept_problem(head);
-    Persistence { accepts_problem, is_head, ..Persistence::CLOSE }
+    let errors = ErrorForm::of(seems_to_accept_problem(head), false);
+    Persistence { errors, is_head, ..Persistence::CLOSE }
 }

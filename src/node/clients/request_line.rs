@@ -1,7 +1,7 @@
 //! What a request's head asks for.
 
 use crate::core::peers::site_members;
-use crate::node::clients::answers::Persistence;
+use crate::node::clients::answers::{ErrorForm, Persistence};
 use crate::wire::request_head::{Method, RequestHead};
 use crate::wire::timer_path::{TimerPath, parse_path};
 
@@ -31,8 +31,10 @@ impl RequestLine {
             Method::Head => (Method::Get, true),
             method => (method, false),
         };
-        let persistence = Persistence { keep_alive, is_http10, accepts_problem, is_head };
         let path = parse_path(head.path);
+        let is_of_name = matches!(path, TimerPath::Named | TimerPath::NamedAction(_));
+        let errors = ErrorForm::of(accepts_problem, is_of_name);
+        let persistence = Persistence { keep_alive, is_http10, errors, is_head };
         let count = match head.query {
             Some(query) if path == TimerPath::Timestamps => count_in(query),
             _ => 1,

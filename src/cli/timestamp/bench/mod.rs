@@ -20,9 +20,10 @@ use self::order::Highest;
 use self::report::{Run, Summary};
 use self::worker::{Left, Load, News};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
+use crate::cli::lasting::whole_seconds_in;
 use crate::cli::progress::{Progress, silence};
 use crate::cli::runtime::{on_runtime, wall_ms};
-use crate::cli::terminal::{fail, print, tell};
+use crate::cli::terminal::{failed, print, tell};
 use crate::cli::timestamp::directory::follow_master;
 use crate::cli::timestamp::get::Finder;
 use crate::cli::timestamp::source::{SourceFlags, TimestampSource};
@@ -70,8 +71,7 @@ pub(crate) struct BenchFlags {
     range: u32,
 
     /// Length of the run; 0: until Ctrl-C
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
-    #[arg(value_parser = clap::value_parser!(u64).range(0..=31_536_000))]
+    #[arg(long, value_name = "DURATION", default_value_t = 10, value_parser = length)]
     duration: u64,
 
     /// Make an open loop: this many calls per second, of all connections together
@@ -97,6 +97,10 @@ pub(crate) struct BenchFlags {
     json: bool,
 }
 
+fn length(text: &str) -> Result<u64, String> {
+    whole_seconds_in(text, &(0..=31_536_000))
+}
+
 /// Reads calls per second.
 fn rate(text: &str) -> Result<f64, String> {
     let value = text.parse::<f64>().ok().filter(|value| (0.001..=1e9).contains(value));
@@ -110,14 +114,14 @@ pub(crate) fn run(flags: &BenchFlags) -> u8 {
     }
     match flags.source.chosen() {
         Ok(source) => on_runtime(bench(flags, source)),
-        Err(error) => fail(&error, EXIT_USAGE),
+        Err(error) => failed(flags.json, &error, EXIT_USAGE),
     }
 }
 
 fn read_log(file: &Path, is_json: bool) -> u8 {
     let opened = std::fs::File::open(file);
     match opened.and_then(|file| LogSummary::read(&mut BufReader::new(file))) {
-        Err(error) => fail(&format!("{}: {error}", file.display()), EXIT_FAILURE),
+        Err(error) => failed(is_json, &format!("{}: {error}", file.display()), EXIT_FAILURE),
         Ok(summary) => {
             let text = match is_json {
                 true => format!("{:#}\n", summary.document()),
@@ -138,7 +142,7 @@ async fn bench(flags: &BenchFlags, source: TimestampSource) -> u8 {
     // A source that does not answer is reported before the run.
     let server = match finder.take_patiently(flags.range, limit, FIRST_TRIES, |_| {}).await {
         Ok((_, server)) => server,
-        Err(error) => return fail(&error, EXIT_FAILURE),
+        Err(error) => return failed(flags.json, &error, EXIT_FAILURE),
     };
     let (master_sender, master) = watch::channel(Some(server));
     let (stop_sender, stop) = watch::channel(None);
@@ -167,7 +171,8 @@ async fn bench(flags: &BenchFlags, source: TimestampSource) -> u8 {
         Ok(threads) => threads,
         Err(error) => {
             stop_sender.send_replace(Some(begun));
-            return fail(&format!("a thread does not start: {error}"), EXIT_FAILURE);
+            let told = format!("a thread does not start: {error}");
+            return failed(flags.json, &told, EXIT_FAILURE);
         }
     };
     drop((sender, plan));
@@ -185,9 +190,10 @@ async fn bench(flags: &BenchFlags, source: TimestampSource) -> u8 {
     for thread in threads {
         match thread.join() {
             Ok(Ok(left)) => summary.leave(left),
-            Ok(Err(error)) => return fail(&error, EXIT_FAILURE),
+            Ok(Err(error)) => return failed(flags.json, &error, EXIT_FAILURE),
             Err(_) => {
-                return fail(&"a thread of the benchmark panicked: this is a bug", EXIT_FAILURE);
+                let told = "a thread of the benchmark panicked: this is a bug";
+                return failed(flags.json, &told, EXIT_FAILURE);
             }
         }
     }

@@ -11,7 +11,8 @@ const PAGES = [
   ["/timestamps", "Timestamps", timestampsPage],
   ["/configuration", "Configuration", configurationPage],
 ];
-const NODE_STATES = { serving: "good", stopping: "warn", failed: "bad" };
+const NODE_STATES = { serving: ["serving", "good"], left: ["left its cluster", "warn"],
+  stopping: ["stopping", "warn"], failed: ["failed", "bad"] };
 
 let leave = () => {};
 
@@ -78,8 +79,9 @@ function showPulse(answer, error) {
     return;
   }
   byId("node-name").textContent = clean(answer.name);
-  state.className = `pill ${NODE_STATES[answer.state] ?? ""}`;
-  state.textContent = answer.state;
+  const [words, mood] = NODE_STATES[answer.state] ?? [answer.state, ""];
+  state.className = `pill ${mood}`;
+  state.textContent = words;
   const { critical, warning } = answer.alarms;
   const badge = byId("alarm-count");
   badge.textContent = critical + warning ? count(critical + warning) : "";

@@ -125,7 +125,8 @@ function overviewPage(root) {
       panel("Timers held", charts.timers.node)),
     make("div", { class: "columns" }, panel("When timers are due", due), panel("Node", node)));
   const end = pulse.listen((answer, error) => {
-    trouble.replaceChildren(...(error ? [troubleOf(answer, error)] : []));
+    trouble.replaceChildren(...(error ? [troubleOf(answer, error)]
+      : answer?.state === "left" ? [hasLeft(answer)] : []));
     if (!answer) {
       figures.replaceChildren(...(error ? [] : [loading()]));
       return;
@@ -142,6 +143,13 @@ function overviewPage(root) {
     end();
     window.removeEventListener("resize", resize);
   };
+}
+
+function hasLeft({ gauges }) {
+  const held = gauges.timers ? `still holds ${plural(gauges.timers, "timer", "timers")}`
+    : "holds no timers";
+  return make("div", { class: "notice" }, `This node has left its cluster. It ${held} and refuses ` +
+    "requests. Stop it, or add it again with chronos cluster join.");
 }
 
 function troubleOf(answer, error) {
