@@ -176,6 +176,26 @@ pub enum Bug {
     GoneBeforeActionUnheeded = 115,
     /// A dead letter goes on with the pops of a timer that a client ran or resumed.
     LetterCountsPopsOfTimer = 113,
+    /// A timer that is resumed makes each pop that it missed.
+    ResumeMakesMissed = 116,
+    /// The times of a timer count anew from the moment at which a client ran it.
+    RunMovesSchedule = 117,
+    /// A timer that replaces a paused one is paused.
+    ReplacementStaysPaused = 118,
+    /// A timer whose callback is taken while it is paused goes on with its next pop.
+    PopWhilePausedArmsNext = 119,
+    /// A pop whose callback runs is made twice when a client runs it.
+    RunRepeatsRunning = 120,
+    /// A journal does not hear that a timer is paused.
+    JournalSkipsPause = 121,
+    /// A journal does not hear that a timer is resumed.
+    JournalSkipsResume = 122,
+    /// A journal does not hear that a pop was given up and is kept as a dead letter.
+    JournalSkipsLetter = 123,
+    /// A journal does not hear that a dead letter was deleted.
+    JournalSkipsDeletedLetter = 124,
+    /// A journal does not hear that a dead letter is tried again.
+    JournalSkipsReplay = 125,
 }
 
 impl Bug {
@@ -187,7 +207,7 @@ impl Bug {
     }
 
     /// The bugs that the simulator of one node must find.
-    pub const ONE_NODE: [Bug; 24] = [
+    pub const ONE_NODE: [Bug; 30] = [
         Bug::DrainOneTooFew,
         Bug::FileTwoAhead,
         Bug::RepeatForOffByOne,
@@ -212,6 +232,12 @@ impl Bug {
         Bug::CalendarMakesUpForAll,
         Bug::CalendarMakesUpForNothing,
         Bug::SuccessUnreported,
+        Bug::ResumeForgetsMissed,
+        Bug::ResumeMakesMissed,
+        Bug::RunMovesSchedule,
+        Bug::ReplacementStaysPaused,
+        Bug::PopWhilePausedArmsNext,
+        Bug::RunRepeatsRunning,
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.
@@ -244,7 +270,7 @@ impl Bug {
     ];
 
     /// The bugs of the journal. The simulators with a disk must find each.
-    pub const JOURNAL: [Bug; 13] = [
+    pub const JOURNAL: [Bug; 18] = [
         Bug::JournalAcknowledgesEarly,
         Bug::JournalWithoutChecksum,
         Bug::JournalWithoutEpoch,
@@ -258,6 +284,11 @@ impl Bug {
         Bug::ReturningNodeKeepsEnded,
         Bug::EndsWhatPeersMissed,
         Bug::JournalWritesRarely,
+        Bug::JournalSkipsPause,
+        Bug::JournalSkipsResume,
+        Bug::JournalSkipsLetter,
+        Bug::JournalSkipsDeletedLetter,
+        Bug::JournalSkipsReplay,
     ];
 
     /// The bugs that few seeds find. The simulator of a cluster is given a seed for each.

@@ -274,6 +274,8 @@ impl Shard {
             if record.state != State::Paused {
                 let pops_at = self.records.pops_at(&record);
                 self.records.transition(slot, Next::Armed(pops_at));
+            } else if is_planted(Bug::PopWhilePausedArmsNext) {
+                self.records.transition(slot, Next::Armed(record.due()));
             }
             self.tell_all(slot, &placement, told, outbox);
             self.look_later_if_misplaced(tick, slot);

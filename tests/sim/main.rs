@@ -5,6 +5,7 @@
 //! More than the usual seeds: `CHRONOS_SIM_SEEDS=5000` or `CHRONOS_SIM_MINUTES=10`. One seed:
 //! `CHRONOS_SIM_SEED=7`.
 
+mod actions;
 mod calendar;
 mod clients;
 mod driver;

@@ -302,7 +302,9 @@ impl World {
         let lives_on = |write: &Write| {
             write.wish.is_some()
                 && !write.has_ended
-                && (write.cron().is_some() || write.due(write.pops()) > horizon)
+                && (write.cron().is_some()
+                    || write.acts.is_paused
+                    || write.due(write.pops()) > horizon)
         };
         let far: Vec<u64> = self
             .model
@@ -366,6 +368,7 @@ impl World {
             sum.reads += held.reads;
             sum.never_firing += held.never_firing;
             sum.refused += held.refused;
+            sum.acted += held.acted;
             sum.delivered += held.delivered;
             sum.failed += held.failed;
             sum.timed_out += held.timed_out;
@@ -390,6 +393,7 @@ impl World {
             ("reads", sum.reads, tally.reads),
             ("never firing", sum.never_firing, tally.never_firing),
             ("refused", sum.refused, tally.refused),
+            ("acted", sum.acted, tally.acted),
             ("delivered", sum.delivered, tally.delivered),
             ("failed", sum.failed, tally.failed),
             ("timed out", sum.timed_out, tally.timed_out),

@@ -68,10 +68,20 @@ impl Records {
     ) -> (State, Ms46) {
         let repeat_for = Ms46::new(outline.repeat_for_ms);
         match has_attributes(content) {
+            _ if is_planted(Bug::ReplacementStaysPaused) && stays_paused(held, content) => {
+                (State::Paused, repeat_for.acted())
+            }
             true => acted_begin(outline, held, content, repeat_for),
             false => (State::Armed, repeat_for),
         }
     }
+}
+
+/// Whether a timer that is paused is written anew.
+fn stays_paused(held: Option<&Record>, content: &[u8]) -> bool {
+    let is_of_action =
+        has_attributes(content) && is_acted(Content::decode(content).encoded_attributes());
+    !is_of_action && held.is_some_and(|held| held.state == State::Paused)
 }
 
 #[inline(never)]
@@ -100,6 +110,7 @@ fn acted_begin(
         _ if attributes.is_paused && !(is_planted(Bug::PausedPopsAfterTakeover) && is_second) => {
             State::Paused
         }
+        Some(_) if is_planted(Bug::RunRepeatsRunning) => State::Armed,
         Some(_) => State::InFlight,
         None => State::Armed,
     };
