@@ -55,11 +55,11 @@ pub fn draw_into(made: &mut Vec<Operation>, options: &Options) {
         for place in 0..draw.range(3, 24) as usize {
             let kind = match draw.range(0, 19) {
                 _ if place == 0 => Kind::Update(clients::Target::Chosen(IDS + timer), wish),
-                0..=6 => act(timer, TimerAction::Pause),
-                7..=12 => act(timer, TimerAction::Resume),
-                13..=16 => act(timer, TimerAction::RunNow),
-                17 => Kind::Read(clients::Target::Chosen(IDS + timer)),
-                18 => {
+                0..=5 => act(timer, TimerAction::Pause),
+                6..=10 => act(timer, TimerAction::Resume),
+                11..=13 => act(timer, TimerAction::RunNow),
+                14 => Kind::Read(clients::Target::Chosen(IDS + timer)),
+                15..=18 => {
                     wish = self::wish(draw, options);
                     Kind::Update(clients::Target::Chosen(IDS + timer), wish)
                 }
@@ -155,7 +155,6 @@ pub struct Acting {
     action: TimerAction,
     asked_ns: u64,
     next: u64,
-    attempts: u64,
     endings: u64,
     is_live: bool,
     was_paused: bool,
@@ -220,20 +219,19 @@ impl Write {
             return;
         }
         // What is paused is not given up.
-        if acting.action != TimerAction::Resume {
-            self.acts.given_up_max = given_up_max;
-            self.acts.is_vague |= given_up_max > 0;
+        if acting.action != TimerAction::Resume && given_up_max > 0 {
+            self.acts.given_up_max = self.acts.given_up_max.max(given_up_max);
+            self.acts.is_vague = true;
         }
         self.acts.is_anew = true;
         let is_pause = acting.action == TimerAction::Pause;
         let has_ended = acting.endings != self.acts.endings;
-        // A policy may have given the pop up, or not, as its attempt ended.
-        let is_vague = match is_pause {
-            true => has_ended && self.policy().is_some(),
-            false => has_ended || acting.attempts != self.attempts,
-        };
-        self.acts.is_vague |= is_vague;
-        if self.pop == Pop::Running && (is_pause || is_vague) {
+        // As it ended, a policy may have given the pop up, or not.
+        let is_vague = has_ended && (!is_pause || self.policy().is_some());
+        if is_vague {
+            self.becomes_vague();
+        }
+        if self.pop == Pop::Running && is_pause {
             self.becomes_stray();
         }
         if self.pop != Pop::Running {
@@ -276,6 +274,15 @@ impl Write {
         let is_certain = least == most && least >= to;
         let (from, to) = (least.max(from), most.max(to));
         self.acts.forward = Some(Forward { from, to, earliest, latest, is_certain });
+    }
+
+    /// The model does not know any more how far the timer is.
+    fn becomes_vague(&mut self) {
+        self.acts.is_vague = true;
+        self.acts.given_up_max = self.pops().saturating_sub(self.next);
+        if self.pop == Pop::Running {
+            self.becomes_stray();
+        }
     }
 
     fn becomes_stray(&mut self) {
@@ -323,21 +330,13 @@ impl Model {
         let timer = self.timers.entry(id).or_default();
         timer.owner = owner;
         let live = timer.live().map(|write| &*write);
-        let numbers = live.map(|write| (write.next, write.attempts, write.acts.endings));
-        let (next, attempts, endings) = numbers.unwrap_or_default();
+        let numbers = live.map(|write| (write.next, write.acts.endings));
+        let (next, endings) = numbers.unwrap_or_default();
         let was_paused = live.is_some_and(|write| write.acts.is_paused);
         let is_live = live.is_some();
         let (asked_ns, is_seen) = (now_ns, false);
-        timer.acting = Some(Acting {
-            action,
-            asked_ns,
-            next,
-            attempts,
-            endings,
-            is_live,
-            was_paused,
-            is_seen,
-        });
+        timer.acting =
+            Some(Acting { action, asked_ns, next, endings, is_live, was_paused, is_seen });
     }
 
     /// How many pops of a timer may have been given up unseen by a tick.
@@ -496,15 +495,12 @@ impl Model {
                     write.becomes_stray();
                 }
                 match write.acts.skips_to > ticket.sequence {
-                    true => write.acts.is_vague = true,
+                    true => write.becomes_vague(),
                     false => drop(write.pop_over(now)),
                 }
             }
             // The attempt that runs is taken for failed. It is made again beside itself.
-            _ if is_running => {
-                write.becomes_stray();
-                write.acts.is_vague = true;
-            }
+            _ if is_running => write.becomes_vague(),
             _ => {}
         }
         let has_ended = write.has_ended && !had_ended;

@@ -390,8 +390,8 @@ impl Model {
                 return true;
             }
             let over = due + lasts_ms.min(next - moment);
-            // A core that gets no time leaves a pop out, and arms the next one, when it looks again.
-            let looks_again = self.looks_at(core, earliest);
+            // A core that gets no time gives a pop up, or leaves it out, when it looks again.
+            let looks_again = self.looks_at(core, earliest).max(self.looks_at(core, over));
             (moment, has_failed, earliest) = (next, false, self.tick_of(next));
             // The next pop spreads over its window anew.
             due = earliest.max(over).max(looks_again) + write.window_ms();

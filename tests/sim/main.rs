@@ -139,6 +139,15 @@ fn replay() {
     planted::replay::<OneNode>();
 }
 
+/// Seeds that found something, far behind those that the gate walks through.
+#[test]
+fn seeds_that_failed_once_pass() {
+    for seed in [665, 668, 767, 785, 851, 1036, 1629, 2846] {
+        let report = run(&Story::draw(Options::draw(seed)), false);
+        assert!(report.violation.is_none(), "seed {seed}: {:?}", report.violation);
+    }
+}
+
 #[test]
 fn every_planted_bug_is_found() {
     planted::find_all::<OneNode>(&Bug::ONE_NODE);
