@@ -163,6 +163,11 @@ pub struct Acting {
 }
 
 impl Acting {
+    /// Whether the action may have been taken.
+    pub fn is_doubtful(&self) -> bool {
+        self.is_change() && !self.is_seen
+    }
+
     fn is_change(&self) -> bool {
         match self.action {
             TimerAction::Pause => !self.was_paused,
@@ -277,7 +282,7 @@ impl Write {
     }
 
     /// The model does not know any more how far the timer is.
-    fn becomes_vague(&mut self) {
+    pub fn becomes_vague(&mut self) {
         self.acts.is_vague = true;
         self.acts.given_up_max = self.pops().saturating_sub(self.next);
         if self.pop == Pop::Running {
@@ -407,7 +412,7 @@ impl Model {
         if let Some(acting) = timer.acting.as_mut().filter(|acting| !acting.is_seen) {
             let (earliest, latest) = (acting.asked_ns / 1_000_000, begun.now.mono.tick_floor().0);
             let own = write.own_due(sequence);
-            let is_again = begun.attempt.number == 1 && write.failed > 0;
+            let is_again = sequence == write.next && begun.attempt.number == 1 && write.failed > 0;
             let is_forward = write.acts.forward(sequence).is_some_and(|held| held.is_certain);
             let is_own = (own - write.own_unknown_ms().min(own)..=own).contains(&due);
             let is_own = is_own && !is_again && !is_forward;

@@ -6,7 +6,7 @@ use chronos::shard::effects::{Answer, Attempt, CallbackOutcome, Ticket, TimerVie
 use chronos::wire::attributes::{Attributes, CronTiming};
 use chronos::wire::dead_letter::DeadLetter;
 
-use super::actions;
+use super::actions::{self, Acting};
 use super::clients::Wish;
 use super::extras::{keeps_policy, pause_ms};
 use super::model::{
@@ -145,6 +145,7 @@ impl Model {
         let host = &self.hosts[usize::from(begun.core)][wish.host as usize];
         for skipped in write.next.max(write.acts.skips_to)..sequence {
             let give_up_at = write.give_up_at(skipped, self.give_up_ms);
+            let give_up_at = give_up_at.saturating_sub(write.own_unknown_ms());
             let failed = skipped == write.next && write.failed > 0;
             // What waits as its rule is taken away may then wait for a place.
             let has_waited = host.ruled_at.is_some_and(|at| at >= write.due(write.next));
@@ -227,6 +228,8 @@ impl Model {
         let tally = &mut self.tally;
         let timer = self.timers.get_mut(&id).expect("attempts were checked");
         let is_certain = timer.certain().is_some();
+        // The attempts may count anew since.
+        let is_doubtful = timer.acting.as_ref().is_some_and(Acting::is_doubtful);
         let write = timer.writes.iter_mut().find(|write| write.name == name);
         let Some(write) = write else {
             tally.outdated_min += 1;
@@ -251,7 +254,11 @@ impl Model {
                 if let Some(policy) = policy {
                     let (least_ms, most_ms) = pause_ms(&policy, write.failed, outcome, now);
                     (write.not_before, write.again_by) = (tick + least_ms, tick + most_ms);
-                    if write.failed >= policy.max_attempts.into() {
+                    let is_last = write.failed >= policy.max_attempts.into();
+                    if is_last && is_doubtful {
+                        tally.given_up_max += 1;
+                        write.becomes_vague();
+                    } else if is_last {
                         tally.given_up_min += u64::from(is_certain);
                         tally.letters_min += u64::from(is_certain);
                         tally.given_up_max += 1;

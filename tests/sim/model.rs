@@ -164,7 +164,7 @@ impl Write {
 
     /// Returns the tick from which the pop may be given up.
     pub fn give_up_at(&self, sequence: u64, give_up_ms: u64) -> u64 {
-        let (due, next) = (self.due(sequence), self.due(sequence + 1));
+        let (due, next) = (self.due(sequence), self.own_due(sequence + 1));
         if let Some(cron) = self.cron() {
             let lasts_ms = self.policy().map_or(give_up_ms, |policy| policy.max_age_ms);
             return due + lasts_ms.min(cron.pause_ms());
