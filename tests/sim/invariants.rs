@@ -10,7 +10,8 @@ use super::actions::{self, Acting};
 use super::clients::Wish;
 use super::extras::{keeps_policy, pause_ms};
 use super::model::{
-    CALENDAR_POPS_MAX, Checked, HostMirror, Model, Moment, Pop, TROUBLE_FAILURES, Write, broken,
+    CALENDAR_POPS_MAX, Checked, HostMirror, Model, Moment, Pop, TROUBLE_FAILURES, Tally, Write,
+    broken,
 };
 
 /// A pop that has been due for so long is in the list of its host, if the core got any time.
@@ -208,20 +209,7 @@ impl Model {
         let tick = now.mono.tick_floor().0;
         self.hosts[usize::from(core)][host as usize].end(outcome, tick);
         self.rules[host as usize].end(tick);
-        let tally = &mut self.tally;
-        match outcome {
-            CallbackOutcome::Delivered => tally.delivered += 1,
-            CallbackOutcome::Rejected
-            | CallbackOutcome::Gone
-            | CallbackOutcome::Later(_)
-            | CallbackOutcome::Unreachable => tally.failed += 1,
-            CallbackOutcome::TimedOut => {
-                tally.failed += 1;
-                tally.timed_out += 1;
-            }
-            CallbackOutcome::Stale => tally.stale += 1,
-            CallbackOutcome::Denied => unreachable!("hosts of this world are denied to nobody"),
-        }
+        self.tally.ends(outcome);
         if self.stray_ended(ticket, name, outcome, now) {
             return;
         }
@@ -432,6 +420,25 @@ impl Model {
             self.tally.given_up_max += missed;
         }
         Ok(())
+    }
+}
+
+impl Tally {
+    /// Counts an attempt that ended.
+    fn ends(&mut self, outcome: CallbackOutcome) {
+        match outcome {
+            CallbackOutcome::Delivered => self.delivered += 1,
+            CallbackOutcome::Rejected
+            | CallbackOutcome::Gone
+            | CallbackOutcome::Later(_)
+            | CallbackOutcome::Unreachable => self.failed += 1,
+            CallbackOutcome::TimedOut => {
+                self.failed += 1;
+                self.timed_out += 1;
+            }
+            CallbackOutcome::Stale => self.stale += 1,
+            CallbackOutcome::Denied => unreachable!("hosts of this world are denied to nobody"),
+        }
     }
 }
 
