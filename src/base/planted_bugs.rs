@@ -177,7 +177,27 @@ pub enum Bug {
     /// A dead letter goes on with the pops of a timer that a client ran or resumed.
     LetterCountsPopsOfTimer = 113,
     /// Attributes that timers have in common are freed with the last timer but one.
-    CommonsLeaveEarly = 120,
+    CommonsLeaveEarly = 126,
+    /// A timer that is resumed makes each pop that it missed.
+    ResumeMakesMissed = 116,
+    /// The times of a timer count anew from the moment at which a client ran it.
+    RunMovesSchedule = 117,
+    /// A timer that replaces a paused one is paused.
+    ReplacementStaysPaused = 118,
+    /// A timer whose callback is taken while it is paused goes on with its next pop.
+    PopWhilePausedArmsNext = 119,
+    /// A pop whose callback runs is made twice when a client runs it.
+    RunRepeatsRunning = 120,
+    /// A journal does not hear that a timer is paused.
+    JournalSkipsPause = 121,
+    /// A journal does not hear that a timer is resumed.
+    JournalSkipsResume = 122,
+    /// A journal does not hear that a pop was given up and is kept as a dead letter.
+    JournalSkipsLetter = 123,
+    /// A journal does not hear that a dead letter was deleted.
+    JournalSkipsDeletedLetter = 124,
+    /// A journal does not hear that a dead letter is tried again.
+    JournalSkipsReplay = 125,
 }
 
 impl Bug {
@@ -189,7 +209,7 @@ impl Bug {
     }
 
     /// The bugs that the simulator of one node must find.
-    pub const ONE_NODE: [Bug; 25] = [
+    pub const ONE_NODE: [Bug; 31] = [
         Bug::DrainOneTooFew,
         Bug::FileTwoAhead,
         Bug::RepeatForOffByOne,
@@ -215,6 +235,12 @@ impl Bug {
         Bug::CalendarMakesUpForNothing,
         Bug::SuccessUnreported,
         Bug::CommonsLeaveEarly,
+        Bug::ResumeForgetsMissed,
+        Bug::ResumeMakesMissed,
+        Bug::RunMovesSchedule,
+        Bug::ReplacementStaysPaused,
+        Bug::PopWhilePausedArmsNext,
+        Bug::RunRepeatsRunning,
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.
@@ -247,7 +273,7 @@ impl Bug {
     ];
 
     /// The bugs of the journal. The simulators with a disk must find each.
-    pub const JOURNAL: [Bug; 13] = [
+    pub const JOURNAL: [Bug; 18] = [
         Bug::JournalAcknowledgesEarly,
         Bug::JournalWithoutChecksum,
         Bug::JournalWithoutEpoch,
@@ -261,6 +287,11 @@ impl Bug {
         Bug::ReturningNodeKeepsEnded,
         Bug::EndsWhatPeersMissed,
         Bug::JournalWritesRarely,
+        Bug::JournalSkipsPause,
+        Bug::JournalSkipsResume,
+        Bug::JournalSkipsLetter,
+        Bug::JournalSkipsDeletedLetter,
+        Bug::JournalSkipsReplay,
     ];
 
     /// The bugs that few seeds find. The simulator of a cluster is given a seed for each.

@@ -108,6 +108,9 @@ impl Shard {
             && is_planted(Bug::ResumeForgetsMissed);
         asked.definition = (!forgets).then(|| OwnedDefinition::copy(&definition));
         (asked.start, asked.sequence) = (seen.start, sequence);
+        if action == TimerAction::RunNow && is_planted(Bug::RunMovesSchedule) {
+            asked.start = now.mono.tick_ceil();
+        }
         Ok(is_changed)
     }
 

@@ -48,6 +48,12 @@ impl Shard {
             && timing_of(&self.records, record).is_some_and(|it| late_ms > it.catch_up_ms)
     }
 
+    /// Whether no attempt at a pop has failed, and it was missed for longer than its client allows.
+    pub(super) fn is_untried_missed(&self, tick: Tick, slot: Slot) -> bool {
+        let record = self.records.get(slot);
+        record.attempts == 0 && self.is_missed(tick, record)
+    }
+
     /// Writes a timer anew whose pop is over, if it follows a calendar and another pop comes.
     /// False: it ends. The slot is in no list.
     pub(super) fn follow_calendar(

@@ -125,6 +125,27 @@ fn what_is_at_most_ten_seconds_late_comes_whatever_the_window() {
     assert!((4..=5).contains(&at.len()), "{at:?}");
 }
 
+/// The process was stopped after it had decided to make the callback.
+#[test]
+fn a_pop_whose_callback_did_not_leave_in_its_window_is_left_out() {
+    for (late_ms, made, missed) in [(9_000, 2, 0), (10_500, 1, 1)] {
+        let mut cluster = Cluster::new(1, true);
+        let id = follow(&mut cluster, CronTiming { catch_up_ms: 0, ..EACH_TEN_SECONDS }, 1);
+        cluster.hung = Some(0);
+        while cluster.pops.is_empty() {
+            let passed_ms = cluster.passed_ms();
+            cluster.pass_to(passed_ms + 1);
+        }
+        let (due_ms, done) = timing_of(&mut cluster, id);
+        let passed_ms = cluster.passed_ms();
+        cluster.skip_to(passed_ms + late_ms);
+        cluster.answer_callbacks(CallbackOutcome::Stale);
+        assert_eq!((cluster.pops.len(), cluster.shard(0).counters().missed), (made, missed));
+        assert_eq!(timing_of(&mut cluster, id), (due_ms + 10_000, done + 1));
+        cluster.audit();
+    }
+}
+
 #[test]
 fn all_replicas_follow_and_the_next_rank_goes_on_after_a_death() {
     let mut cluster = Cluster::new(3, true);

@@ -438,7 +438,9 @@ impl Shard {
                 && is_continued(&held, new.key.version, content)
             {
                 // This node knows the start, and may have made a pop since.
-                new.start = held.start;
+                if !is_planted(Bug::RunMovesSchedule) {
+                    new.start = held.start;
+                }
                 let schedule = new.outline(plan.placement).schedule();
                 new.key = joined(new.key, &schedule, content, &held);
                 if !held.is_live() && schedule.is_last(new.key.sequence) {

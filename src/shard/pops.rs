@@ -185,6 +185,11 @@ impl Shard {
                     self.give_up(now, ticket.slot, GivenUp::Denied, outbox);
                 }
                 CallbackOutcome::Stale if self.waits_for_others(tick, ticket.slot, outbox) => {}
+                // The process may have been stopped since the attempt was decided.
+                CallbackOutcome::Stale if self.is_untried_missed(tick, ticket.slot) => {
+                    self.counters.missed += 1;
+                    self.pop_over(now, ticket.slot, false, outbox);
+                }
                 CallbackOutcome::Stale if self.is_retry_too_old(tick, ticket.slot) => {
                     self.give_up(now, ticket.slot, GivenUp::Age, outbox);
                 }
@@ -277,6 +282,8 @@ impl Shard {
             if record.state != State::Paused {
                 let pops_at = self.records.pops_at(&record);
                 self.records.transition(slot, Next::Armed(pops_at));
+            } else if is_planted(Bug::PopWhilePausedArmsNext) {
+                self.records.transition(slot, Next::Armed(record.due()));
             }
             self.tell_all(slot, &placement, told, outbox);
             self.look_later_if_misplaced(tick, slot);

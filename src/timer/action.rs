@@ -10,6 +10,7 @@
 //!   that was brought forward and not done before the pause is due again.
 
 use crate::base::ids::TimerId;
+use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
 use crate::timer::definition::{Content, encode_with_attributes, with_owner};
 use crate::timer::schedule::Schedule;
@@ -70,6 +71,7 @@ pub fn act(
         TimerAction::Pause => (key.sequence, if is_forward { next } else { 0 }),
         TimerAction::RunNow => (key.sequence, next),
         TimerAction::Resume => match schedule.come(tick) {
+            latest if latest >= next && is_planted(Bug::ResumeMakesMissed) => (key.sequence, next),
             latest if latest >= next => (latest - 1, latest),
             _ => (key.sequence, if is_forward { next } else { 0 }),
         },

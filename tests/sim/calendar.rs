@@ -367,11 +367,12 @@ impl Model {
     }
 
     /// Whether the pop of a timer that follows the calendar may have been given up or missed unseen
-    /// at `tick`, so that none is owed yet.
+    /// at `tick`, so that none is owed yet. `core`: the one that has the timer.
     pub fn calendar_may_wait(
         &self,
         write: &Write,
         tick: u64,
+        core: usize,
         had_trouble: impl Fn(u64) -> bool,
     ) -> bool {
         let cron = write.cron().expect("asked before");
@@ -389,9 +390,11 @@ impl Model {
                 return true;
             }
             let over = due + lasts_ms.min(next - moment);
+            // A core that gets no time gives a pop up, or leaves it out, when it looks again.
+            let looks_again = self.looks_at(core, earliest).max(self.looks_at(core, over));
             (moment, has_failed, earliest) = (next, false, self.tick_of(next));
             // The next pop spreads over its window anew.
-            due = earliest.max(over) + write.window_ms();
+            due = earliest.max(over).max(looks_again) + write.window_ms();
         }
         false
     }

@@ -3,9 +3,11 @@
 
 use chronos::base::destinations::Rule;
 use chronos::base::limits::INTERVAL_MS_MAX;
+use chronos::wire::timer_action::TimerAction;
 use kit::simulator::callback_world::Behaviour;
 use kit::simulator::random::{Purpose, Stream};
 
+use super::actions;
 use super::calendar;
 use super::driver::PHASES;
 use super::extras::Extras;
@@ -38,6 +40,8 @@ pub enum Kind {
     Update(Target, Wish),
     Delete(Target),
     Read(Target),
+    /// Does something with a timer that is there.
+    Act(Target, TimerAction),
 }
 
 /// A request, and when and through which core it comes.
@@ -125,6 +129,7 @@ fn operations(options: &Options) -> Vec<Operation> {
         }
     }
     made.extend(burst(draw, options));
+    actions::draw_into(&mut made, options);
     made.sort_by_key(|operation| (operation.at_ns, operation.name));
     made
 }

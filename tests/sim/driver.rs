@@ -208,7 +208,10 @@ impl CoreDriver {
         loop {
             let number = self.phase.number();
             if let Some((_, for_ns)) = self.stall.take_if(|(phase, _)| *phase == number) {
-                self.next_step(world, world.now_ns + for_ns);
+                let until_ns = world.now_ns + for_ns;
+                let (from, until) = (self.now.mono.tick_floor().0, until_ns / 1_000_000 + 1);
+                world.model.stalls(self.own, from, until);
+                self.next_step(world, until_ns);
                 return Ok(());
             }
             self.phase(world)?;
@@ -508,7 +511,7 @@ impl Driver for Turn<'_> {
             return Some((ticket, outcome));
         }
         self.world.owe_report(&ticket, name, outcome);
-        self.world.model.ending((own, host), ticket.id.0, name, outcome, now);
+        self.world.model.ending((own, host), &ticket, name, outcome, now);
         Some((ticket, outcome))
     }
 

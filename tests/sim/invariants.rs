@@ -2,14 +2,16 @@
 //! with the model.
 
 use chronos::base::time::{Now, Tick, WallMs};
-use chronos::shard::effects::{Answer, Attempt, CallbackOutcome, TimerView};
+use chronos::shard::effects::{Answer, Attempt, CallbackOutcome, Ticket, TimerView};
 use chronos::wire::attributes::{Attributes, CronTiming};
 use chronos::wire::dead_letter::DeadLetter;
 
+use super::actions::{self, Acting};
 use super::clients::Wish;
 use super::extras::{headers, keeps_policy, pause_ms};
 use super::model::{
-    CALENDAR_POPS_MAX, Checked, HostMirror, Model, Moment, Pop, TROUBLE_FAILURES, Write, broken,
+    CALENDAR_POPS_MAX, Checked, HostMirror, Model, Moment, Pop, TROUBLE_FAILURES, Tally, Write,
+    broken,
 };
 
 /// A pop that has been due for so long is in the list of its host, if the core got any time.
@@ -76,6 +78,7 @@ impl Model {
             let invariant = if is_deleted { "T6" } else { "T7" };
             return broken(invariant, format!("{story}: pops though it was replaced or deleted"));
         };
+        self.heeds_actions(begun, at, &story)?;
         self.follows(begun, at, &story)?;
         self.keeps_to_wall(begun, &story)?;
         let mut write = self.timers[&id].writes[at].clone();
@@ -83,11 +86,15 @@ impl Model {
             return broken("T8", format!("{story}: never fires"));
         };
         same_content(begun, &wish, &story)?;
-        same_start(begun, &write, &wish, &story)?;
+        Self::comes_forward(begun, &write, &story)?;
         keeps_policy(begun, &write, &story)?;
-        let start = begun.attempt.due.0 - wish.interval_ms.saturating_mul(sequence);
-        self.windows.see(id, &write, start, &story)?;
-        write.start = Some(start);
+        if !write.is_brought_forward(begun) {
+            same_start(begun, &write, &wish, &story)?;
+            let start = begun.attempt.due.0 - wish.interval_ms.saturating_mul(sequence);
+            self.windows.see(id, &write, start, &story)?;
+            write.start = Some(start);
+        }
+        let start = write.start;
         self.next_in_order(begun, &write, &story)?;
         self.makes_up_for_none(begun, &write, &story)?;
         self.version_rises(begun, &story)?;
@@ -111,14 +118,16 @@ impl Model {
         self.tally.attempts += 1;
         self.tally.retried += u64::from(number > 1);
         let skipped = sequence - write.next;
-        self.tally.given_up_min += skipped;
+        // What a resume leaves out is not given up.
+        self.tally.given_up_min += sequence - write.next.max(write.acts.skips_to).min(sequence);
         self.tally.given_up_max += skipped;
         self.unfile(id);
         let write = &mut self.timers.get_mut(&id).expect("found above").writes[at];
-        write.start = Some(start);
+        write.start = start;
         (write.next, write.failed, write.pop) = (sequence, failed, Pop::Running);
         write.version = Some(ticket.version.0);
         write.attempts += 1;
+        write.acts.is_anew = false;
         self.settle(id, begun.name, begun.moment, begun.now.mono.tick_floor().0);
         Ok(())
     }
@@ -136,8 +145,9 @@ impl Model {
         }
         let wish = write.wish.expect("asked before");
         let host = &self.hosts[usize::from(begun.core)][wish.host as usize];
-        for skipped in write.next..sequence {
+        for skipped in write.next.max(write.acts.skips_to)..sequence {
             let give_up_at = write.give_up_at(skipped, self.give_up_ms);
+            let give_up_at = give_up_at.saturating_sub(write.own_unknown_ms());
             let failed = skipped == write.next && write.failed > 0;
             // What waits as its rule is taken away may then wait for a place.
             let has_waited = host.ruled_at.is_some_and(|at| at >= write.due(write.next));
@@ -158,8 +168,10 @@ impl Model {
         let (sequence, due) = (begun.attempt.ticket.sequence, begun.attempt.due.0);
         let is_untried = begun.attempt.number == 1 && write.stale_in_a_row == 0;
         let is_next = sequence == write.next && write.pop == Pop::Waiting && is_untried;
+        let is_next = is_next && !write.is_brought_forward(begun);
         // A core without time may not have come to the pop before.
-        let has_waited = is_next && due.max(write.over_at) + WAITED_MS <= unruled_at;
+        let looks_at = self.looks_at(usize::from(begun.core), due.max(write.over_at));
+        let has_waited = is_next && looks_at + WAITED_MS <= unruled_at;
         let next_due = due.saturating_add(wish.interval_ms);
         let is_missed = sequence < write.pops() && next_due <= begun.now.mono.tick_floor().0;
         if has_waited && is_missed && write.cron().is_none() && !host.held_back_since(due) {
@@ -172,8 +184,12 @@ impl Model {
         let ticket = &begun.attempt.ticket;
         let timer = self.timers.get_mut(&ticket.id.0).expect("found by the caller");
         let (version, name) = (ticket.version.0, begun.name);
+        let is_it = |write: &Write| write.name == name && write.acts.is_anew;
+        let is_acted =
+            timer.version.is_some_and(|(_, by)| by == name) && timer.writes.iter().any(is_it);
         if let Some((held, by)) = timer.version
-            && (version < held || (version == held) != (by == name) && !begun.is_anew(by))
+            && (version < held
+                || (version == held) != (by == name) && !begun.is_anew(by) && !is_acted)
         {
             return broken("T7", format!("{story}: version {version:x} after {held:x}"));
         }
@@ -185,30 +201,24 @@ impl Model {
     pub fn ending(
         &mut self,
         (core, host): (u16, u32),
-        id: u64,
+        ticket: &Ticket,
         name: usize,
         outcome: CallbackOutcome,
         now: Now,
     ) {
+        let id = ticket.id.0;
         let tick = now.mono.tick_floor().0;
         self.hosts[usize::from(core)][host as usize].end(outcome, tick);
         self.rules[host as usize].end(tick);
-        let tally = &mut self.tally;
-        match outcome {
-            CallbackOutcome::Delivered => tally.delivered += 1,
-            CallbackOutcome::Rejected
-            | CallbackOutcome::Gone
-            | CallbackOutcome::Later(_)
-            | CallbackOutcome::Unreachable => tally.failed += 1,
-            CallbackOutcome::TimedOut => {
-                tally.failed += 1;
-                tally.timed_out += 1;
-            }
-            CallbackOutcome::Stale => tally.stale += 1,
-            CallbackOutcome::Denied => unreachable!("hosts of this world are denied to nobody"),
+        self.tally.ends(outcome);
+        if self.stray_ended(ticket, name, outcome, now) {
+            return;
         }
+        let tally = &mut self.tally;
         let timer = self.timers.get_mut(&id).expect("attempts were checked");
         let is_certain = timer.certain().is_some();
+        // The attempts may count anew since.
+        let is_doubtful = timer.acting.as_ref().is_some_and(Acting::is_doubtful);
         let write = timer.writes.iter_mut().find(|write| write.name == name);
         let Some(write) = write else {
             tally.outdated_min += 1;
@@ -233,7 +243,11 @@ impl Model {
                 if let Some(policy) = policy {
                     let (least_ms, most_ms) = pause_ms(&policy, write.failed, outcome, now);
                     (write.not_before, write.again_by) = (tick + least_ms, tick + most_ms);
-                    if write.failed >= policy.max_attempts.into() {
+                    let is_last = write.failed >= policy.max_attempts.into();
+                    if is_last && is_doubtful {
+                        tally.given_up_max += 1;
+                        write.becomes_vague();
+                    } else if is_last {
                         tally.given_up_min += u64::from(is_certain);
                         tally.letters_min += u64::from(is_certain);
                         tally.given_up_max += 1;
@@ -302,7 +316,8 @@ impl Model {
         };
         let host = self.host(id, wish.host);
         if write.cron().is_some() {
-            return self.calendar_may_wait(write, tick, |due| had_reason(host, due));
+            let core = usize::from(self.timers[&id].owner);
+            return self.calendar_may_wait(write, tick, core, |due| had_reason(host, due));
         }
         let is_over = |sequence: u64| {
             let is_late = write.give_up_at(sequence, self.give_up_ms) - write.unknown_ms() <= tick;
@@ -355,7 +370,7 @@ impl Model {
                 let was = timer.gone.iter().any(|(gone, at)| Some(*gone) == name && *at > asked);
                 match held {
                     Some(write) if is_letter(write, view) => Ok(()),
-                    Some(write) => same_view(write, view),
+                    Some(write) => same_view(write, view, timer.acting.is_none(), asked),
                     None if was => Ok(()),
                     None => broken("T7", format!("timer {id:x}: a read shows {:?}", view.uri)),
                 }
@@ -406,6 +421,25 @@ impl Model {
             self.tally.given_up_max += missed;
         }
         Ok(())
+    }
+}
+
+impl Tally {
+    /// Counts an attempt that ended.
+    fn ends(&mut self, outcome: CallbackOutcome) {
+        match outcome {
+            CallbackOutcome::Delivered => self.delivered += 1,
+            CallbackOutcome::Rejected
+            | CallbackOutcome::Gone
+            | CallbackOutcome::Later(_)
+            | CallbackOutcome::Unreachable => self.failed += 1,
+            CallbackOutcome::TimedOut => {
+                self.failed += 1;
+                self.timed_out += 1;
+            }
+            CallbackOutcome::Stale => self.stale += 1,
+            CallbackOutcome::Denied => unreachable!("hosts of this world are denied to nobody"),
+        }
     }
 }
 
@@ -476,7 +510,7 @@ fn is_letter(write: &Write, view: &TimerView) -> bool {
         && *view.opaque == opaque(write.name, wish.opaque_bytes)
 }
 
-fn same_view(write: &Write, view: &TimerView) -> Checked {
+fn same_view(write: &Write, view: &TimerView, is_settled: bool, asked: Moment) -> Checked {
     let Some(wish) = write.wish else {
         return broken("T7", format!("write {} has no timer, a read shows one", write.name));
     };
@@ -490,7 +524,8 @@ fn same_view(write: &Write, view: &TimerView) -> Checked {
         };
     }
     let same = *view.opaque == expected
-        && *view.attributes == wish.extras.encoded(write.name)
+        && actions::as_written(view) == wish.extras.encoded(write.name)
+        && (!is_settled || write.shows_actions(view, asked))
         && (view.interval_ms, view.repeat_for_ms) == (wish.interval_ms, wish.repeat_for_ms);
     if !same || view.sequence >= write.pops() {
         return broken("T7", format!("write {}: a read shows {view:?}", write.name));

@@ -13,6 +13,7 @@ use chronos::base::time::Now;
 use chronos::wire::attributes::RetryPolicy;
 use kit::simulator::story::Violation;
 
+use super::actions::{Acting, Acts};
 use super::clients::Wish;
 use super::extras::Windows;
 use super::invariants::authority;
@@ -79,6 +80,8 @@ pub struct Write {
     pub is_anew: bool,
     /// The tick under which the duty is filed; `None` without a duty.
     pub filed: Option<u64>,
+    /// What clients did with the timer since.
+    pub acts: Acts,
 }
 
 impl Write {
@@ -103,6 +106,7 @@ impl Write {
             over_at: 0,
             is_anew: false,
             filed: None,
+            acts: Acts::default(),
         }
     }
 
@@ -115,6 +119,11 @@ impl Write {
 
     /// Returns the latest tick at which pop `sequence` is due.
     pub fn due(&self, sequence: u64) -> u64 {
+        self.brought_forward(sequence, self.own_due(sequence))
+    }
+
+    /// The same by the schedule, whatever clients did with the timer.
+    pub fn own_due(&self, sequence: u64) -> u64 {
         let wish = self.wish.expect("only timers pop");
         let latest = self.answered_ns.div_ceil(1_000_000) + self.window_ms();
         let start = self.start.unwrap_or(latest);
@@ -124,8 +133,13 @@ impl Write {
     /// Returns how much earlier than [`Write::due`] a pop may be due. The start of a write that has
     /// not popped lies between its request and its answer.
     pub fn unknown_ms(&self) -> u64 {
+        self.own_unknown_ms().max(self.forward_unknown_ms())
+    }
+
+    /// The same by the schedule, whatever clients did with the timer.
+    pub fn own_unknown_ms(&self) -> u64 {
         let ticks = |ns: u64| ns.div_ceil(1_000_000);
-        let by_request = ticks(self.answered_ns) - ticks(self.asked_ns);
+        let by_request = ticks(self.answered_ns.max(self.asked_ns)) - ticks(self.asked_ns);
         if self.start.is_some() { 0 } else { by_request + self.window_ms() }
     }
 
@@ -150,7 +164,7 @@ impl Write {
 
     /// Returns the tick from which the pop may be given up.
     pub fn give_up_at(&self, sequence: u64, give_up_ms: u64) -> u64 {
-        let (due, next) = (self.due(sequence), self.due(sequence + 1));
+        let (due, next) = (self.due(sequence), self.own_due(sequence + 1));
         if let Some(cron) = self.cron() {
             let lasts_ms = self.policy().map_or(give_up_ms, |policy| policy.max_age_ms);
             return due + lasts_ms.min(cron.pause_ms());
@@ -192,13 +206,16 @@ pub struct Timer {
     pub version: Option<(u64, usize)>,
     /// Whether a write had a policy.
     pub had_policy: bool,
+    /// What a client does with the timer.
+    pub acting: Option<Acting>,
 }
 
 impl Timer {
     /// Returns the write that certainly is the current one; `None` if several may be.
     pub fn certain(&self) -> Option<&Write> {
         match &self.writes[..] {
-            [only] if only.answered.is_some() => Some(only),
+            _ if self.acting.is_some() => None,
+            [only] if only.answered.is_some() && !only.acts.is_vague => Some(only),
             _ => None,
         }
     }
@@ -260,6 +277,8 @@ pub struct Tally {
     pub letters_replaced_max: u64,
     pub gone_min: u64,
     pub gone_max: u64,
+    /// Actions that changed a timer.
+    pub acted: u64,
 }
 
 /// Everything that the model knows of one run.
@@ -281,6 +300,8 @@ pub struct Model {
     pub look_ms: u64,
     /// By core: the tick until which an id is certainly a tombstone.
     buried: Vec<BTreeMap<u64, u64>>,
+    /// By core: between which ticks it last got no time.
+    stalls: Vec<(u64, u64)>,
 }
 
 impl Model {
@@ -300,7 +321,21 @@ impl Model {
             wall_ms: options.wall_ms,
             look_ms: longest + longest / 2 + 2,
             buried: vec![BTreeMap::new(); cores],
+            stalls: vec![(0, 0); cores],
         }
+    }
+
+    /// Notes that a core gets no time between two ticks.
+    pub fn stalls(&mut self, core: u16, from: u64, until: u64) {
+        let (former_from, former_until) = self.stalls[usize::from(core)];
+        let is_one = from <= former_until + 1_000;
+        self.stalls[usize::from(core)] = (if is_one { former_from } else { from }, until);
+    }
+
+    /// The tick from which on a core looked at what had come due by a tick, as far as it got time.
+    pub fn looks_at(&self, core: usize, due: u64) -> u64 {
+        let (from, until) = self.stalls[core];
+        if due >= from { due.max(until) } else { due }
     }
 
     /// Notes that a core takes rules of destinations.
@@ -419,6 +454,10 @@ impl Model {
     /// Counts pops of a replaced write that may have been given up unseen.
     fn may_have_given_up(&mut self, id: u64, write: &Write, tick: u64) {
         let Some(wish) = write.wish.filter(|_| !write.has_ended) else { return };
+        if write.acts.is_vague {
+            self.tally.given_up_max += (write.pops() + 1).saturating_sub(write.next);
+            return;
+        }
         let host = self.host(id, wish.host);
         let had_reason = write.failed > 0 || host.was_in_trouble_since(0);
         let tick = tick + write.unknown_ms();
@@ -438,9 +477,13 @@ impl Model {
         let Some(wish) = write.wish else { return true };
         if let Some(cron) = write.cron() {
             let host = self.host(id, wish.host);
+            let core = usize::from(self.timers[&id].owner);
             let may_wait =
-                || self.calendar_may_wait(write, tick, |at| host.was_in_trouble_since(at));
+                || self.calendar_may_wait(write, tick, core, |at| host.was_in_trouble_since(at));
             return write.has_ended || cron.end_ms.is_some() && may_wait();
+        }
+        if write.acts.is_paused {
+            return write.has_ended;
         }
         let give_up_at = write.give_up_at(write.pops(), self.give_up_ms) - write.unknown_ms();
         let failed = write.next == write.pops() && write.failed > 0;
@@ -511,7 +554,8 @@ impl Model {
     pub fn file(&mut self, id: u64) {
         self.unfile(id);
         let timer = &self.timers[&id];
-        let Some(write) = timer.certain().filter(|write| !write.has_ended) else { return };
+        let is_going = |write: &&Write| !write.has_ended && !write.acts.is_paused;
+        let Some(write) = timer.certain().filter(is_going) else { return };
         let Some(wish) = write.wish.filter(|_| write.pop != Pop::Running) else { return };
         let mut by = write.due(write.next);
         if write.pop == Pop::Failed {

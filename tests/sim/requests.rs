@@ -8,6 +8,7 @@ use chronos::shard::effects::{self, Answer, Refusal, Reply, Request, Requester};
 use chronos::timer::definition::{Definition, encode_with_attributes};
 use chronos::wire::timer_json::Tag;
 
+use super::actions;
 use super::clients::{Kind, Operation, Target, Wish};
 use super::driver::CoreDriver;
 use super::extras::interval_until;
@@ -30,13 +31,18 @@ impl World {
     pub fn operate(&mut self, operation: Operation) -> Checked {
         let id = match operation.kind {
             Kind::Create(_) => None,
-            Kind::Update(target, _) | Kind::Delete(target) | Kind::Read(target) => {
-                match self.resolve(target) {
-                    Some(id) => Some(id),
-                    None => return Ok(()),
-                }
-            }
+            Kind::Update(target, _)
+            | Kind::Delete(target)
+            | Kind::Read(target)
+            | Kind::Act(target, _) => match self.resolve(target) {
+                Some(id) => Some(id),
+                None => return Ok(()),
+            },
         };
+        let is_read = matches!(operation.kind, Kind::Read(_));
+        if !is_read && id.is_some_and(|id| self.model.is_busy(id)) {
+            return Ok(());
+        }
         let operation = self.said(operation);
         let core = operation.core;
         let (asked, asked_ns) = (self.next_moment(), self.now_ns);
@@ -52,6 +58,9 @@ impl World {
             };
             if let Some(wish) = write {
                 self.model.asked(id, owner.0, Write::new(name, wish, asked, asked_ns));
+            }
+            if let Kind::Act(_, action) = operation.kind {
+                self.model.acts((id, owner.0), action, asked_ns);
             }
         }
         self.unanswered.insert((asked_ns, name));
@@ -135,6 +144,9 @@ impl World {
             }
             Kind::Delete(_) => core.request(now, from, Request::Delete(target_of(id))),
             Kind::Read(_) => core.request(now, from, Request::Read(target_of(id))),
+            Kind::Act(_, action) => {
+                core.request(now, from, actions::request(target_of(id), action));
+            }
         }
         Ok(())
     }
@@ -195,14 +207,20 @@ impl World {
             Answer::NotFound => 2,
             Answer::Refused(refusal) => 10 + *refusal as u64,
             Answer::Internal(_) => unreachable!("no client asks for what nodes ask for"),
-            Answer::Identified(_) => unreachable!("no timer has a name"),
+            Answer::Identified(_) => 3,
         };
         self.trace.add(self.now_ns, "answer", [name as u64, text, id.unwrap_or(0), 0]);
         if let Answer::Refused(refusal) = reply.answer {
             *self.refusals.entry(format!("{refusal:?}")).or_default() += 1;
             self.model.tally.refused += 1;
-            self.is_at_limit(core, refusal, id, since)?;
+            let is_act = matches!(kind, Kind::Act(..));
+            if !is_act || !matches!(refusal, Refusal::NoTimer | Refusal::Paused) {
+                self.is_at_limit(core, refusal, id, since)?;
+            }
             let Some(id) = id.filter(|_| !matches!(kind, Kind::Read(_))) else { return Ok(()) };
+            if is_act {
+                return self.model.acted(id, &reply.answer, moment, self.now_ns);
+            }
             return self.model.refused(id, name);
         }
         self.model.tally.reads += u64::from(matches!(kind, Kind::Read(_)));
@@ -222,6 +240,10 @@ impl World {
                 self.stored(wish);
             }
             (Kind::Delete(_), Answer::Done { id: done, .. }) if id == Some(done.0) => {}
+            (Kind::Act(..), answer) => {
+                let id = id.expect("actions name an id");
+                return self.model.acted(id, answer, moment, self.now_ns);
+            }
             (kind, answer) => {
                 return broken("R2", format!("{kind:?} (remote: {is_remote}) answered {answer:?}"));
             }

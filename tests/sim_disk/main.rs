@@ -7,6 +7,7 @@
 
 mod boots;
 mod driver;
+mod held;
 mod model;
 mod options;
 mod requests;
@@ -29,7 +30,7 @@ use world::{Report, run};
 const SEEDS: u64 = 400;
 
 /// The bugs that this simulator must find. The others of the journal need a second node.
-const BUGS: [Bug; 9] = [
+const BUGS: [Bug; 14] = [
     Bug::JournalAcknowledgesEarly,
     Bug::JournalWithoutChecksum,
     Bug::JournalWithoutEpoch,
@@ -39,6 +40,11 @@ const BUGS: [Bug; 9] = [
     Bug::JournalDirectoryNotSynced,
     Bug::JournalKeepsOldBoot,
     Bug::JournalWritesRarely,
+    Bug::JournalSkipsPause,
+    Bug::JournalSkipsResume,
+    Bug::JournalSkipsLetter,
+    Bug::JournalSkipsDeletedLetter,
+    Bug::JournalSkipsReplay,
 ];
 
 /// This simulator, as the kit drives it.

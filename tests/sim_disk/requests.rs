@@ -8,6 +8,7 @@ use chronos::timer::definition::{Content, Definition, encode_with_attributes, wi
 use chronos::wire::attributes::Attributes;
 
 use super::driver::Input;
+use super::held;
 use super::model::{Checked, Moment, broken};
 use super::story::{Kind, Operation, Target, Wish};
 use super::world::World;
@@ -57,7 +58,7 @@ fn authority(host: u32) -> String {
 fn wish_of(kind: Kind) -> Option<Wish> {
     match kind {
         Kind::Create(wish) | Kind::Update(_, wish) => Some(wish),
-        Kind::Delete(_) | Kind::Read(_) => None,
+        Kind::Delete(_) | Kind::Read(_) | Kind::Hold(..) => None,
     }
 }
 
@@ -69,7 +70,10 @@ impl World {
         }
         let id = match operation.kind {
             Kind::Create(_) => None,
-            Kind::Update(target, _) | Kind::Delete(target) | Kind::Read(target) => {
+            Kind::Update(target, _)
+            | Kind::Delete(target)
+            | Kind::Read(target)
+            | Kind::Hold(target, _) => {
                 let id = match target {
                     Target::Chosen(id) => Some(id),
                     Target::CreatedBy(name) => self.asked.get(&name).and_then(|asked| asked.id),
@@ -80,12 +84,17 @@ impl World {
                 id
             }
         };
+        if id.is_some_and(|id| self.holds.is_busy(id)) {
+            return;
+        }
         let name = operation.name;
         let core = operation.core % self.cores.len() as u16;
         let (asked, asked_ns) = (self.model.next_moment(), self.now_ns);
         self.trace.add(self.now_ns, "ask", [u64::from(core), name as u64, id.unwrap_or(0), 0]);
-        if !matches!(operation.kind, Kind::Read(_)) {
-            self.model.asked(id, name, wish_of(operation.kind), (asked, asked_ns));
+        match (operation.kind, id) {
+            (Kind::Read(_), _) => {}
+            (Kind::Hold(_, doing), Some(id)) => self.holds.asked(id, name, doing, asked_ns),
+            (kind, id) => self.model.asked(id, name, wish_of(kind), (asked, asked_ns)),
         }
         self.unanswered.insert((asked_ns, name));
         let life = self.life;
@@ -124,6 +133,7 @@ impl World {
             }
             Kind::Delete(_) => core.request(now, from, Request::Delete(target)),
             Kind::Read(_) => core.request(now, from, Request::Read(target)),
+            Kind::Hold(_, doing) => held::hand_over(core, (now, from), target, (name, doing)),
         }
     }
 
@@ -181,10 +191,18 @@ impl World {
             Answer::NotFound => 2,
             Answer::Refused(refusal) => 10 + *refusal as u64,
             Answer::Internal(_) => unreachable!("no client asks for what nodes ask for"),
-            Answer::Identified(_) => unreachable!("no timer has a name"),
+            Answer::Identified(_) => 3,
         };
         self.trace.add(self.now_ns, "answer", [name as u64, text, id.unwrap_or(0), own.into()]);
         let shards = ShardCount::new(self.cores.len() as u16);
+        if let (Kind::Hold(..), Some(id)) = (kind, id) {
+            if let Answer::Refused(refusal) = reply.answer
+                && !matches!(refusal, Refusal::NoTimer | Refusal::Paused)
+            {
+                self.is_refused_rightly(name, asked_ns, refusal)?;
+            }
+            return self.holds.answered(id, &reply.answer, self.now_ns);
+        }
         match (kind, &reply.answer) {
             (_, Answer::Refused(refusal)) => self.refused(name, id, asked_ns, *refusal),
             (Kind::Read(_), Answer::Found(view)) => {
@@ -229,22 +247,26 @@ impl World {
         asked_ns: u64,
         refusal: Refusal,
     ) -> Checked {
+        self.is_refused_rightly(name, asked_ns, refusal)?;
+        match (refusal, id) {
+            (Refusal::CoreBusy, id) => self.model.refused(id, name),
+            // It was refused at once, or the disk has not told whether it has it.
+            (_, Some(id)) => self.model.answered(id, name, 0, self.now_ns, false),
+            (_, None) => {}
+        }
+        Ok(())
+    }
+
+    /// Checks R1 for a refusal.
+    fn is_refused_rightly(&mut self, name: usize, asked_ns: u64, refusal: Refusal) -> Checked {
         *self.refusals.entry(format!("{refusal:?}")).or_default() += 1;
         match refusal {
-            // It was refused at once, or the disk has not told whether it has it.
-            Refusal::JournalFull | Refusal::JournalStalled => {
-                if self.troubled_ns + 3_000_000_000 < asked_ns {
-                    return broken("R1", format!("{refusal:?} though the disk is well"));
-                }
-                if let Some(id) = id {
-                    self.model.answered(id, name, 0, self.now_ns, false);
-                }
-                Ok(())
+            Refusal::JournalFull | Refusal::JournalStalled
+                if self.troubled_ns + 3_000_000_000 < asked_ns =>
+            {
+                broken("R1", format!("{refusal:?} though the disk is well"))
             }
-            Refusal::CoreBusy => {
-                self.model.refused(id, name);
-                Ok(())
-            }
+            Refusal::JournalFull | Refusal::JournalStalled | Refusal::CoreBusy => Ok(()),
             other => broken("R1", format!("request {name} refused: {other:?}")),
         }
     }

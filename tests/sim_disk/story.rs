@@ -5,6 +5,7 @@ use chronos::core::journal::NoSegment;
 use kit::simulator::callback_world::Behaviour;
 use kit::simulator::random::{Purpose, Stream};
 
+use super::held::{self, Doing};
 use super::options::{Options, Trouble};
 
 /// A timer that a client asks for.
@@ -31,6 +32,8 @@ pub enum Kind {
     Update(Target, Wish),
     Delete(Target),
     Read(Target),
+    /// Something is done with a timer of `held`.
+    Hold(Target, Doing),
 }
 
 /// A request, and when it comes.
@@ -121,6 +124,7 @@ fn operations(options: &Options) -> Vec<Operation> {
         };
         made.push(Operation { name, at_ns, core, kind });
     }
+    held::draw_into(&mut made, options);
     made.sort_by_key(|operation| (operation.at_ns, operation.name));
     made
 }

@@ -24,6 +24,7 @@ use kit::simulator::trace::Trace;
 
 use super::boots::Boots;
 use super::driver::{CoreDriver, Input};
+use super::held::{self, Holds, Trying};
 use super::model::{Begun, Checked, Life, MS, Model, broken};
 use super::options::{NODE, Options};
 use super::requests::{Asked, name_of};
@@ -85,6 +86,8 @@ pub struct Running {
     ticket: Ticket,
     name: usize,
     outcome: CallbackOutcome,
+    /// The attempt, of a timer of `held`.
+    trying: Option<Trying>,
 }
 
 /// The result of a run.
@@ -114,6 +117,7 @@ pub struct World {
     pub options: Options,
     pub now_ns: u64,
     pub model: Model,
+    pub holds: Holds,
     pub callbacks: CallbackWorld,
     pub trace: Trace,
     pub interleaving: Stream,
@@ -174,6 +178,7 @@ impl World {
         let mut world = Self {
             now_ns: 0,
             model: Model::new(options.hosts, options.is_each, is_sync),
+            holds: Holds::new(is_sync),
             callbacks: CallbackWorld::new(
                 options.seed,
                 options.hosts,
@@ -294,6 +299,7 @@ impl World {
         }
         if !self.is_stopping {
             self.model.none_is_late(self.now_ns as i64)?;
+            self.holds.none_is_late(self.now_ns as i64)?;
         }
         let Some(&(asked_ns, name)) = self.unanswered.first() else { return Ok(()) };
         let is_troubled = self.troubled_ns + ANSWER_TROUBLED_NS > asked_ns;
@@ -366,7 +372,7 @@ impl World {
             return broken("J5 told", "a bit was turned over, and nothing was told".into());
         }
         (self.is_up, self.is_stopping) = (true, false);
-        let timers = self.model.timers.len() as u64;
+        let timers = (self.model.timers.len() + self.holds.len()) as u64;
         let life = Life {
             number: self.life,
             boot: self.boots.index(),
@@ -374,6 +380,7 @@ impl World {
             pace_ns: (timers * 1_000 / pops_per_s) as i64 * MS,
         };
         self.model.begins(life, shards, &shifts);
+        self.holds.begins(life.boot, life.began_ns + life.pace_ns);
         self.next = Next { shards, is_new_boot: false };
         self.run_maker();
         for core in 0..shards {
@@ -485,6 +492,7 @@ impl World {
         self.cores.clear();
         self.unanswered.clear();
         self.model.dies(self.now_ns);
+        self.holds.dies();
     }
 
     /// Begins an orderly stop.
@@ -522,7 +530,7 @@ impl World {
         }
         if is_done && self.unanswered.is_empty() {
             for core in 0..self.cores.len() {
-                self.model.settle(core as u16, self.now_ns);
+                self.settle(core as u16, self.now_ns);
             }
         }
         self.trace.add(self.now_ns, "stopped", [self.life, is_done.into(), 0, 0]);
@@ -555,7 +563,7 @@ impl World {
         }
         if let Some(bit) = self.store.flip(key) {
             self.trace.add(self.now_ns, "flip", [bit as u64, 0, 0, 0]);
-            self.model.is_damaged = true;
+            (self.model.is_damaged, self.holds.is_off) = (true, true);
         }
     }
 
@@ -628,12 +636,35 @@ impl World {
         if until_ns < blocked_ns {
             return;
         }
+        self.settle(core, until_ns);
+    }
+
+    fn settle(&mut self, core: u16, until_ns: u64) {
         self.model.settle(core, until_ns);
+        self.holds.settle(core, self.cores.len() as u16, until_ns);
+    }
+
+    /// Begins a callback of a timer of `held`.
+    fn begin_held(&mut self, own: u16, core: &Core, attempt: &Attempt) -> Checked {
+        let ticket = attempt.ticket;
+        let trying = self.holds.begins_attempt(core, attempt, self.now_ns)?;
+        let numbers = [ticket.id.0, attempt.number.into(), ticket.sequence, u64::from(own)];
+        self.trace.add(self.now_ns, "held", numbers);
+        let key = self.running.len() as u64;
+        let draw = &mut Stream::keyed(self.options.seed, Purpose::Callbacks, key);
+        let (outcome, after_ns) = trying.ends(draw);
+        self.running.push(Running { ticket, name: 0, outcome, trying: Some(trying) });
+        let attempt = self.running.len() - 1;
+        self.schedule(self.now_ns + after_ns, Event::Ended { life: self.life, attempt });
+        Ok(())
     }
 
     /// Begins a callback. The model checks it, and its host decides how it ends.
     pub fn begin_attempt(&mut self, own: u16, core: &Core, attempt: &Attempt) -> Checked {
         let ticket = attempt.ticket;
+        if held::is_held(ticket.id.0) {
+            return self.begin_held(own, core, attempt);
+        }
         let content = core.shard().content(attempt);
         let authority = core.shard().authority(ticket.host);
         let name = name_of(content.target).filter(|name| self.asked.contains_key(name));
@@ -662,7 +693,7 @@ impl World {
             Outcome::Unreachable => CallbackOutcome::Unreachable,
             Outcome::Stale => CallbackOutcome::Stale,
         };
-        self.running.push(Running { ticket, name, outcome });
+        self.running.push(Running { ticket, name, outcome, trying: None });
         let attempt = self.running.len() - 1;
         let ends_ns = self.now_ns + ending.after_ns;
         self.schedule(ends_ns, Event::Ended { life: self.life, attempt });
@@ -671,7 +702,13 @@ impl World {
 
     /// Tells a core how a callback ended.
     pub fn told(&mut self, core: u16, attempt: usize) -> (Ticket, CallbackOutcome) {
-        let Running { ticket, name, outcome } = self.running[attempt];
+        let Running { ticket, name, outcome, trying } = self.running[attempt];
+        if let Some(trying) = trying {
+            let numbers = [ticket.id.0, ticket.sequence, outcome.number(), u64::from(core)];
+            self.trace.add(self.now_ns, "held ended", numbers);
+            self.holds.ended(&trying, outcome, self.now_ns, self.troubled_ns);
+            return (ticket, outcome);
+        }
         let is_ok = outcome == CallbackOutcome::Delivered;
         let numbers = [name as u64, ticket.sequence, outcome.number(), u64::from(core)];
         self.trace.add(self.now_ns, "ended", numbers);

@@ -73,12 +73,22 @@ impl Records {
         // What is held may be the last that has the same in common.
         let kept = self.commons.enter(content);
         held.into_iter().for_each(|held| self.release(tick, held));
-        let (state, repeat_for) = acted_begin(outline, held, content);
+        let (state, repeat_for) = match stays_paused(held, content) {
+            true => (State::Paused, Ms45::new(outline.repeat_for_ms).acted()),
+            false => acted_begin(outline, held, content),
+        };
         match kept {
             Some(kept) => (self.payloads.insert(&kept), state, repeat_for.common()),
             None => (self.payloads.insert(content), state, repeat_for),
         }
     }
+}
+
+/// Whether a planted bug keeps a timer paused that is written anew.
+fn stays_paused(held: Option<&Record>, content: &[u8]) -> bool {
+    is_planted(Bug::ReplacementStaysPaused)
+        && !Content::decode(content).is_acted()
+        && held.is_some_and(|held| held.state == State::Paused)
 }
 
 fn acted_begin(outline: &Outline, held: Option<&Record>, content: &[u8]) -> (State, Ms45) {
@@ -102,6 +112,7 @@ fn acted_begin(outline: &Outline, held: Option<&Record>, content: &[u8]) -> (Sta
         _ if attributes.is_paused && !(is_planted(Bug::PausedPopsAfterTakeover) && is_second) => {
             State::Paused
         }
+        Some(_) if is_planted(Bug::RunRepeatsRunning) => State::Armed,
         Some(_) => State::InFlight,
         None => State::Armed,
     };

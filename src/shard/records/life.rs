@@ -311,7 +311,9 @@ impl Records {
             } else if !is_planted(Bug::KeepOldSchedule) || held.state != State::Armed {
                 self.file(slot, Former::of(&held), due);
             }
-            self.changes.whole(slot);
+            if !is_left_out(held.state, record.state) {
+                self.changes.whole(slot);
+            }
             return slot;
         }
         let slot = self.slab.insert(record);
@@ -324,5 +326,18 @@ impl Records {
             self.wheel.insert(&mut self.links, slot, due);
         }
         slot
+    }
+}
+
+/// Whether a planted bug keeps the journal from hearing that a record goes from one state to
+/// another.
+fn is_left_out(former: State, present: State) -> bool {
+    match (former, present) {
+        (_, State::Paused) => is_planted(Bug::JournalSkipsPause),
+        (State::Paused, State::Armed) => is_planted(Bug::JournalSkipsResume),
+        (State::Parked, State::Tombstone) => is_planted(Bug::JournalSkipsDeletedLetter),
+        (State::Parked, _) => is_planted(Bug::JournalSkipsReplay),
+        (_, State::Parked) => is_planted(Bug::JournalSkipsLetter),
+        _ => false,
     }
 }
