@@ -467,7 +467,9 @@ impl Model {
                 return;
             }
             let passed = tick.saturating_sub(write.due(0)) / wish.interval_ms.max(1);
-            self.tally.given_up_max += (passed.min(write.pops()) + 1).saturating_sub(write.next);
+            // What a client ran may be given up before its own time.
+            let given_up = (passed.min(write.pops()) + 1).saturating_sub(write.next).max(1);
+            self.tally.given_up_max += given_up;
         }
     }
 

@@ -220,8 +220,9 @@ impl Asked {
 struct Held {
     /// What the timer may be. While something is asked: and what is answered if it was taken.
     now: Vec<(State, Option<Said>)>,
-    /// What it may have been, and from when on, since the last change that the disk has.
-    past: Vec<(u64, Vec<State>)>,
+    /// What it may have been, and from when on, since the last change that the disk has; and
+    /// whether what is asked was taken then.
+    past: Vec<(u64, Vec<(State, bool)>)>,
     asked: Option<Asked>,
     /// How many attempts run, and how many actions there were.
     running: u32,
@@ -235,7 +236,7 @@ impl Held {
     fn new() -> Self {
         Self {
             now: vec![(State::Absent, None)],
-            past: vec![(0, vec![State::Absent])],
+            past: vec![(0, vec![(State::Absent, false)])],
             asked: None,
             running: 0,
             actions: 0,
@@ -270,7 +271,8 @@ impl Held {
             }
         }
         self.now = distinct;
-        let states: Vec<State> = self.now.iter().map(|(state, _)| *state).collect();
+        let states = self.now.iter().map(|(state, said)| (*state, said.is_some()));
+        let states: Vec<(State, bool)> = states.collect();
         let is_first = self.past.len() == 1;
         let (_, last) = self.past.last_mut().expect("it was something");
         if is_first && is_same && states.iter().all(|state| last.contains(state)) {
@@ -373,10 +375,17 @@ impl Holds {
             return if self.is_off { Ok(()) } else { broken("J7", story) };
         }
         let is_done = said_by(answer) == Some(Said::Done);
-        held.note(now_ns, said_by(answer).is_some_and(|said| said != Said::Done));
-        if self.is_sync && is_done {
-            held.past.drain(..held.past.len() - 1);
+        for (_, states) in &mut held.past {
+            if self.is_sync && is_done {
+                // The disk has what was asked, and perhaps not what came of it since.
+                states.retain(|(_, is_taken)| *is_taken);
+            }
+            states.iter_mut().for_each(|(state, is_taken)| {
+                (*state, *is_taken) = (state.counted_from(&asked, now_ns as i64), false);
+            });
         }
+        held.past.retain(|(_, states)| !states.is_empty());
+        held.note(now_ns, !is_done && said_by(answer).is_some());
         Ok(())
     }
 
@@ -457,10 +466,11 @@ impl Holds {
     pub fn dies(&mut self) {
         for held in self.timers.values_mut() {
             let past = std::mem::take(&mut held.past).into_iter().flat_map(|(_, states)| states);
+            let past = past.map(|(state, _)| state);
             let now = held.now.iter().map(|(state, _)| *state);
             let states: Vec<State> = past.chain(now).collect();
             (held.asked, held.running) = (None, 0);
-            held.past = vec![(0, states.clone())];
+            held.past = vec![(0, states.iter().map(|state| (*state, false)).collect())];
             held.now = states.into_iter().map(|state| (state, None)).collect();
             held.note(0, true);
         }
