@@ -2,13 +2,13 @@
 //! it with its replicas and its next pops.
 
 use axum::extract::{Path, State};
-use axum::http::header::{CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH, LOCATION};
+use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::node_view::NodeView;
-use super::timers::refused;
+use super::timers::{has_condition, refused};
 use crate::base::ids::TimerId;
 use crate::node::clients::document::write_document;
 use crate::node::list_orders::{Ordered, TimerUse};
@@ -92,11 +92,6 @@ pub(super) async fn act_named(
         }
         _ => (StatusCode::NOT_FOUND, NO_ACTION).into_response(),
     }
-}
-
-/// Whether a request depends on how the timer is.
-pub(super) fn has_condition(headers: &HeaderMap) -> bool {
-    headers.contains_key(IF_MATCH) || headers.contains_key(IF_NONE_MATCH)
 }
 
 async fn by_id(view: &NodeView, id: &str, wanted: TimerUse) -> Response {

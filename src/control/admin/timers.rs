@@ -2,12 +2,11 @@
 //! the clients' port. A core puts each answer together; its JSON is written here, off the cores.
 
 use axum::extract::{Path, State};
-use axum::http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH, LOCATION, RETRY_AFTER};
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
 use super::node_view::NodeView;
-use super::one_timer::has_condition;
 use crate::base::ids::TimerId;
 use crate::base::jobs::digest;
 use crate::core::jobs::JOB_PAGE;
@@ -64,6 +63,11 @@ pub(super) async fn job(State(view): State<NodeView>, uri: Uri) -> Response {
 /// Stops a job.
 pub(super) async fn stop_job(State(view): State<NodeView>, uri: Uri) -> Response {
     one_job(&view, &uri, true).await
+}
+
+/// Whether a request depends on how a timer is.
+pub(super) fn has_condition(headers: &HeaderMap) -> bool {
+    headers.contains_key(IF_MATCH) || headers.contains_key(IF_NONE_MATCH)
 }
 
 async fn one_job(view: &NodeView, uri: &Uri, is_stop: bool) -> Response {

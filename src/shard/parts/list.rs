@@ -141,8 +141,9 @@ impl Window {
             let places = &bucket.places;
             let is_before = |entry: &Entry| entry.0 < from;
             let at = if number > first { 0 } else { places.partition_point(is_before) };
-            if at < places.len() {
-                found.extend(places[at..].iter().take(most));
+            let behind = places.get(at..).unwrap_or_default();
+            if !behind.is_empty() {
+                found.extend(behind.iter().take(most));
                 return looks;
             }
         }
