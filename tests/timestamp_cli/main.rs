@@ -252,7 +252,7 @@ fn wrong_command_lines_are_told() {
         ("get --server a:1 --zookeeper b:1", "cannot be used with"),
         ("servers --cluster a/b", "expected a name without `/`"),
         ("watch --cluster .. --for 1", "expected a name without `/`"),
-        ("watch --for 0", "at least 0.1"),
+        ("watch --for 0", "expected 0.1 to"),
         ("bench --rate 0", "above 0"),
         ("bench --connections 0", "1..=100000"),
         ("", "Usage"),
