@@ -435,3 +435,34 @@ fn when_the_rank_that_a_pop_waits_at_dies_the_next_one_makes_it_within_half_a_mi
         assert!((30..=31).contains(&begun.len()), "{rule:?} {resumed_ms}: {begun:?}");
     }
 }
+
+/// A process that was killed and is back within three seconds has its pops from its journal.
+#[test]
+fn a_rank_that_is_only_suspected_keeps_the_pops_that_wait_for_a_rule() {
+    for until_ms in [4_000, 9_000] {
+        let mut cluster = Cluster::new(2, true);
+        (0..2).for_each(|node| set(&mut cluster, node, Some(RATE_1)));
+        // The second node has no pops of its own that go before.
+        let mut timers = 0;
+        while timers < 30 {
+            let id = cluster.create(0, (1, 1), 2);
+            let shard = cluster.shard(0);
+            let record = *shard.records.get(shard.find(id).expect("it was made"));
+            if shard.records.placement_of(&record).own == Some(0) {
+                timers += 1;
+            } else {
+                let target = crate::shard::harness_tests::target(id, 2);
+                cluster.ask(0, crate::shard::effects::Request::Delete(target));
+            }
+        }
+        let begun = begun_at_a_slow_server(&mut cluster, 80, |cluster, ms| {
+            if ms == 2_000 {
+                cluster.believe(1, 0, Liveness::Suspect);
+            }
+            if ms == until_ms {
+                cluster.believe(1, 0, Liveness::Alive);
+            }
+        });
+        assert_eq!(begun.len(), 30, "{until_ms}: {begun:?}");
+    }
+}

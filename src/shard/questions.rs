@@ -111,7 +111,8 @@ impl Shard {
     ///
     /// - After an absence or the start: all nodes that may have taken writes of the timer
     ///   meanwhile.
-    /// - Otherwise: the nodes that are believed alive and whose turn to pop has come.
+    /// - Otherwise: the nodes that are believed alive and whose turn to pop has come. Where a rule
+    ///   holds the pop up, those that are only suspected as well.
     pub(super) fn whom_to_ask(&self, tick: Tick, record: &Record, is_unheard: bool) -> PeerSet {
         let placement = self.records.placement_of(record);
         let view = &self.peers.view;
@@ -128,7 +129,12 @@ impl Shard {
         let has_come = |rank: u8| placement.delay_of(Some(rank), promotion) <= since_due_ms;
         let their =
             ranks.filter(|(_, rank)| has_come(*rank)).filter_map(|(&node, _)| view.peer_of(node));
-        frames(their.fold(PeerSet::EMPTY, PeerSet::with)).intersection(self.peers.alive())
+        let may_answer = match self.is_ruled(record) {
+            // It may keep the pop for long, and come back with it from its journal.
+            true => self.peers.not_dead(),
+            false => self.peers.alive(),
+        };
+        frames(their.fold(PeerSet::EMPTY, PeerSet::with)).intersection(may_answer)
     }
 
     /// Whether a holder is an original node. An original is told whole copies only, so it cannot be
@@ -150,7 +156,8 @@ impl Shard {
             false => {
                 let is_early = tick - self.questions.started_at < limits.suspect_after_ms
                     || tick < self.turns.held_until;
-                let gone = if is_early { self.peers.dead() } else { self.peers.not_alive() };
+                let is_patient = is_early || self.is_ruled(record);
+                let gone = if is_patient { self.peers.dead() } else { self.peers.not_alive() };
                 // A peer that has told something counts as alive for as long as it takes to suspect
                 // a peer.
                 let is_lately = tick - question.since < limits.suspect_after_ms;
