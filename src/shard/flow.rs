@@ -150,6 +150,16 @@ impl Shard {
         record.state == State::Ready && self.is_ruled(record) && !is_planted(Bug::RuledPopNotKept)
     }
 
+    /// Leaves a pop that waits here because of a rule to a rank that is at it as well. So it is
+    /// where both had lost sight of each other. This rank comes again later.
+    pub(super) fn leave_pop_to_others(&mut self, slot: Slot) {
+        let record = *self.records.get(slot);
+        if record.attempts == 0 && self.keeps_for_rule(&record) {
+            let again = self.look_again_at(self.turns.at, &record);
+            self.records.transition(slot, Next::Armed(again));
+        }
+    }
+
     /// Whether a pop whose destination is paused waits at a rank that comes before this one. Then
     /// nothing is to be done for it here. What that rank did is asked when the pause is over.
     #[inline(never)]

@@ -365,7 +365,9 @@ fn begun_at_a_slow_server(
                 cluster.tick(node);
             }
         }
-        let (over, still) = running.into_iter().partition(|run: &(u64, _, _)| run.0 <= ms);
+        // A node that is frozen takes no answer.
+        let is_over = |run: &(u64, usize, _)| run.0 <= ms && cluster.nodes[run.1].shard.is_some();
+        let (over, still) = running.into_iter().partition(is_over);
         running = still;
         let over: Vec<(u64, usize, Ticket)> = over;
         for (_, node, ticket) in over {
@@ -385,12 +387,16 @@ fn begun_at_a_slow_server(
         }
         cluster.audit();
     }
+    begun
+}
+
+/// The numbers of the pops of each timer rise.
+fn assert_rising(begun: &[(u64, u64)]) {
     let mut last = std::collections::BTreeMap::new();
-    for (id, sequence) in &begun {
+    for (id, sequence) in begun {
         let former = last.insert(*id, *sequence);
         assert!(former.is_none_or(|former| former < *sequence), "{sequence} after {former:?}");
     }
-    begun
 }
 
 #[test]
@@ -409,6 +415,7 @@ fn at_a_slow_server_one_rank_at_a_time_makes_the_pops_of_a_timer_and_their_numbe
                     (0..3).for_each(|node| set(cluster, node, rule));
                 }
             });
+            assert_rising(&begun);
             assert!(begun.len() > 100, "{rule:?}: {}", begun.len());
         }
     }
@@ -463,6 +470,30 @@ fn a_rank_that_is_only_suspected_keeps_the_pops_that_wait_for_a_rule() {
                 cluster.believe(1, 0, Liveness::Alive);
             }
         });
+        assert_rising(&begun);
         assert_eq!(begun.len(), 30, "{until_ms}: {begun:?}");
+    }
+}
+
+#[test]
+fn ranks_that_lost_sight_of_each_other_do_not_both_make_what_waits_for_a_rule() {
+    for frozen in 0..2 {
+        let few_at_once = Rule { max_in_flight: Some(4), ..NONE };
+        let mut cluster = Cluster::new(2, true);
+        (0..2).for_each(|node| set(&mut cluster, node, Some(few_at_once)));
+        for timer in 0..60 {
+            cluster.create(timer % 2, (1, 1), 2);
+        }
+        cluster.all_hang = true;
+        cluster.run_until(2);
+        cluster.freeze(frozen);
+        let begun = begun_at_a_slow_server(&mut cluster, 60, |cluster, ms| {
+            if ms == 7_000 {
+                cluster.thaw(frozen);
+                cluster.believe(1 - frozen, frozen, Liveness::Alive);
+            }
+        });
+        // Those that ran as the node froze are repeated.
+        assert!(begun.len() <= 60 + 4, "{frozen}: {}", begun.len());
     }
 }

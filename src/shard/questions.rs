@@ -245,7 +245,13 @@ impl Shard {
             Some(PeerResult::Ahead) => question.note_ahead(tick, peer),
             _ => {}
         }
-        if question.waiting.is_empty() {
+        let is_over = question.waiting.is_empty();
+        if result == Some(PeerResult::Ahead)
+            && let Some(slot) = self.find(id)
+        {
+            self.leave_pop_to_others(slot);
+        }
+        if is_over {
             self.all_have_answered(tick, id);
         }
     }
@@ -300,6 +306,9 @@ impl Shard {
         let is_first = if keeps_pop == is_trying { is_first } else { keeps_pop };
         if is_first && keeps_pop {
             return true;
+        }
+        if is_trying && !is_first {
+            self.leave_pop_to_others(slot);
         }
         let is_overdue = self.records.due(&record) <= tick;
         let has_room = self.questions.open.len() < DUE_MAX;
