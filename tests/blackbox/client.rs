@@ -51,6 +51,28 @@ impl Client {
         path: &str,
         body: &str,
     ) -> std::result::Result<Answer, Failure> {
+        self.send(node, method, path, "", body)
+    }
+
+    /// Sends an operator's order, which a browser could not send by itself.
+    pub fn order(
+        &mut self,
+        node: usize,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> std::result::Result<Answer, Failure> {
+        self.send(node, method, path, "X-Chronos-Order: 1\r\n", body)
+    }
+
+    fn send(
+        &mut self,
+        node: usize,
+        method: &str,
+        path: &str,
+        headers: &str,
+        body: &str,
+    ) -> std::result::Result<Answer, Failure> {
         // A node that ended may have closed a kept connection. Then it cannot be told whether the
         // request was read. So a connection is tested for its end before it is used.
         if self.connections[node].as_ref().is_some_and(has_ended) {
@@ -64,7 +86,8 @@ impl Client {
         let length = body.len();
         let host = self.nodes[node];
         let text = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\n\r\n{body}"
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\n{headers}Content-Length: {length}\r\n\r\n\
+             {body}"
         );
         let answered = stream.write_all(text.as_bytes()).and_then(|()| read_answer(stream));
         answered.map_err(|error| {

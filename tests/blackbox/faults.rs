@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use kit::simulator::random::Stream;
 
+use super::disk;
 use super::history::{Fault, Kind, Ns, Recorder};
-use super::nodes::{MEMBERS_FIRST, Nodes, PLACES};
+use super::nodes::{CLOCK_PLACE, FULL_PLACE, MEMBERS_FIRST, Nodes, PLACES};
+use super::worlds::World;
 
 /// How long the cluster may take to say that all is well after a fault.
 const SETTLES: Duration = Duration::from_secs(120);
@@ -38,6 +40,9 @@ impl<'a> Faults<'a> {
         while !self.is_over.load(Ordering::SeqCst) {
             let node = self.draw.pick(&self.members);
             match self.draw.range(0, 99) {
+                0..8 if self.nodes.worlds().has(World::Journal) => self.kill_all(),
+                8..14 if self.can(World::Disk, FULL_PLACE) => self.fill(),
+                14..22 if self.can(World::Clocks, CLOCK_PLACE) => self.set_clock(),
                 0..30 => self.kill(node),
                 30..55 => self.freeze(node),
                 55..65 => self.flicker(node),
@@ -59,6 +64,65 @@ impl<'a> Faults<'a> {
     /// Lets a time pass between both bounds, even if the load is over.
     fn wait(&mut self, least_ms: u64, most_ms: u64) {
         thread::sleep(Duration::from_millis(self.draw.range(least_ms, most_ms)));
+    }
+
+    /// Reports whether a fault of this world can be made at its place.
+    fn can(&self, world: World, place: usize) -> bool {
+        self.nodes.worlds().has(world) && self.members.contains(&place)
+    }
+
+    /// Kills all members at one moment. They come back with their journals.
+    fn kill_all(&mut self) {
+        let from = self.recorder.clock.now();
+        let members = self.members.clone();
+        for node in &members {
+            self.nodes.kill(*node);
+            self.nodes.set_serving(*node, false);
+        }
+        self.wait(0, 3_000);
+        members.iter().for_each(|node| self.nodes.spawn(*node));
+        members.iter().for_each(|node| self.nodes.await_ready(*node));
+        self.settle_by_resync(Kind::KillAll, members[0], from);
+    }
+
+    /// Fills the disk of a node until it refuses writes. The node may be killed meanwhile, and comes
+    /// back on a disk that is still full.
+    fn fill(&mut self) {
+        let from = self.recorder.clock.now();
+        let disk = self.nodes.disk().expect("there is one");
+        let filled = disk::fill(self.nodes, disk, FULL_PLACE);
+        self.wait(1_000, 6_000);
+        let is_killed = self.draw.chance(40);
+        if is_killed {
+            self.nodes.kill(FULL_PLACE);
+            self.nodes.set_serving(FULL_PLACE, false);
+            self.wait(0, 5_000);
+            self.nodes.spawn(FULL_PLACE);
+            self.nodes.await_answer(FULL_PLACE);
+            self.nodes.set_serving(FULL_PLACE, true);
+            self.wait(1_000, 4_000);
+        }
+        if let Err(what) = disk::make_room(self.nodes, disk, FULL_PLACE) {
+            self.trouble(what);
+        }
+        println!("  the disk of node {FULL_PLACE} was full: {filled}, killed: {is_killed}");
+        if is_killed {
+            self.record(Kind::Kill, FULL_PLACE, from);
+        }
+        self.settle_by_resync(Kind::Full, FULL_PLACE, from);
+        self.settle(FULL_PLACE);
+    }
+
+    /// Sets the wall clock of a node wrong for a time.
+    fn set_clock(&mut self) {
+        let from = self.recorder.clock.now();
+        let by = self.draw.pick(&["+3s", "-3s", "+90s", "-90s", "+1h", "-1h", "+400d", "-400d"]);
+        let clock = self.nodes.clock().expect("there is one");
+        clock.set(by);
+        self.wait(500, 8_000);
+        clock.set("+0");
+        self.record(Kind::Clock, CLOCK_PLACE, from);
+        self.settle(CLOCK_PLACE);
     }
 
     fn kill(&mut self, node: usize) {

@@ -3,11 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use super::history::{Fault, History, Kind, MS, Ns, Outcome, Pop, Read, SECOND, Timer, Wish};
-use super::history::{TimerNumber, Write};
+use super::history::{
+    Act, Fault, History, Kind, MS, Ns, Outcome, Pop, Read, SECOND, Timer, TimerNumber, Wish, Write,
+};
+use super::judge_actions;
+use super::judge_letters;
 
 /// How long after an event this process may see it on a busy machine.
-const SLACK: Ns = SECOND;
+pub const SLACK: Ns = SECOND;
 /// A pop that has not come this long after it was due is lost. A rank waits 2 s for each rank
 /// before it, and a failed callback is tried again within 7.5 s.
 pub const LOST_AFTER: Ns = 30 * SECOND;
@@ -15,6 +18,8 @@ pub const LOST_AFTER: Ns = 30 * SECOND;
 const CALM: Ns = 12 * SECOND;
 /// A pop that a calm cluster makes later than this is late.
 const LATE: Ns = 100 * MS;
+/// How far the wall clock of this process may run from its monotonic one in a run.
+const DRIFT: Ns = 5 * MS;
 
 /// A rule that was broken.
 #[derive(Clone, Debug)]
@@ -29,13 +34,16 @@ pub struct Violation {
 pub fn judge(history: &History, judges_lateness: bool) -> Vec<Violation> {
     let deliveries = Deliveries::of(history);
     let mut found = Vec::new();
-    pops_are_meant(history, &mut found);
+    history.pops.iter().for_each(|pop| is_meant(history, pop, &mut found));
+    judge_actions::rules_are_kept(history, &mut found);
     for (number, timer) in history.timers.iter().enumerate() {
         let case = Case { history, number, timer, deliveries: &deliveries };
         case.none_lost(&mut found);
         case.none_doubled(&mut found);
         case.sequences_rise(&mut found);
         case.reads_are_right(&mut found);
+        judge_actions::pauses_are_kept(history, number, &mut found);
+        judge_letters::letters_are_kept(history, number, &mut found);
         if judges_lateness {
             case.none_late(&mut found);
         }
@@ -84,13 +92,15 @@ pub fn missing(history: &History, now: Ns) -> usize {
     cases.map(count).sum()
 }
 
-/// Callbacks that were answered 200, by timer, write and sequence number, in order of arrival.
+/// Callbacks that ended their pops, by timer, write and sequence number, in order of arrival: they
+/// were answered 200, or are the only attempt at a pop that becomes a dead letter.
 struct Deliveries<'a>(BTreeMap<(usize, usize, u64), Vec<&'a Pop>>);
 
 impl<'a> Deliveries<'a> {
     fn of(history: &'a History) -> Deliveries<'a> {
         let mut all: BTreeMap<_, Vec<&Pop>> = BTreeMap::new();
-        for pop in history.pops.iter().filter(|pop| pop.status == 200) {
+        let ends = |pop: &&Pop| pop.replay == 0 && (pop.status == 200 || pop.status == 500);
+        for pop in history.pops.iter().filter(ends) {
             all.entry((pop.timer, pop.write, pop.sequence)).or_default().push(pop);
         }
         all.values_mut().for_each(|pops| pops.sort_by_key(|pop| pop.at));
@@ -104,41 +114,47 @@ impl<'a> Deliveries<'a> {
 
 /// "A pop is never early." "From the answer on only the new definition pops." "After the answer to a
 /// DELETE no further callback begins." "There are floor(repeat-for / interval) of them."
-fn pops_are_meant(history: &History, found: &mut Vec<Violation>) {
-    for pop in &history.pops {
-        let mut broken = |rule, what| {
-            found.push(Violation { rule, timer: Some(pop.timer), at: pop.at, what });
-        };
-        let timer = history.timers.get(pop.timer);
-        let Some(write) = timer.and_then(|timer| timer.writes.get(pop.write)) else {
-            // A write is recorded when it has ended. This write was under way as the run ended.
-            continue;
-        };
-        let Wish::Timer { interval_ms, pops, .. } = write.wish else {
-            broken("only timers pop", format!("{pop:?}"));
-            continue;
-        };
-        if !pop.is_whole {
-            broken("the body is the opaque text", format!("{pop:?}"));
-        }
-        if pop.sequence == 0 || pop.sequence > pops {
+fn is_meant(history: &History, pop: &Pop, found: &mut Vec<Violation>) {
+    let mut broken = |rule, what| {
+        found.push(Violation { rule, timer: Some(pop.timer), at: pop.at, what });
+    };
+    let timer = history.timers.get(pop.timer);
+    let Some(write) = timer.and_then(|timer| timer.writes.get(pop.write)) else {
+        // A write is recorded when it has ended. This write was under way as the run ended.
+        return;
+    };
+    let timer = &history.timers[pop.timer];
+    let Some((due, _)) = write.due(pop.sequence, &history.clock) else {
+        return broken("only timers pop", format!("{pop:?}"));
+    };
+    if !pop.is_whole {
+        broken("the body is the opaque text", format!("{pop:?}"));
+    }
+    match write.wish {
+        Wish::Timer { pops, .. } if pop.sequence == 0 || pop.sequence > pops => {
             broken("as many pops as repeat-for holds", format!("{pop:?} of {pops}"));
         }
-        let due_min = write.sent + interval_ms * pop.sequence * MS;
-        if pop.at < due_min {
-            let early_us = (due_min - pop.at) / 1_000;
-            broken("never early", format!("{pop:?} is at least {early_us} us early"));
+        Wish::Cron { every_s, .. } if pop.sequence % every_s != 0 => {
+            broken("pops of the calendar are those of its plan", format!("{pop:?} of {every_s}"));
         }
-        let timer = &history.timers[pop.timer];
-        let later = timer.writes.iter().skip(pop.write + 1).filter_map(Write::acknowledged);
-        let Some(replaced) = later.min() else { continue };
-        let grace = SLACK + stalled(history, replaced, pop.at);
-        let is_excused = is_tainted(timer, pop.write + 1) || was_frozen_with(history, write, pop);
-        if pop.at > replaced + grace && !is_excused {
-            let late_ms = (pop.at - replaced) / MS;
-            let what = format!("{pop:?} came {late_ms} ms after a later write was acknowledged");
-            broken("nothing pops after a later write", what);
-        }
+        _ => {}
+    }
+    let runs = timer.actions_on(pop.write).filter(|action| action.act == Act::RunNow);
+    let run = runs.map(|action| action.sent).min().unwrap_or(Ns::MAX);
+    let drift = if matches!(write.wish, Wish::Cron { .. }) { DRIFT } else { 0 };
+    let due_min = due.min(run).saturating_sub(drift);
+    if pop.at < due_min {
+        let early_us = (due_min - pop.at) / 1_000;
+        broken("never early", format!("{pop:?} is at least {early_us} us early"));
+    }
+    let later = timer.writes.iter().skip(pop.write + 1).filter_map(Write::acknowledged);
+    let Some(replaced) = later.min() else { return };
+    let grace = SLACK + stalled(history, replaced, pop.at);
+    let is_excused = is_tainted(timer, pop.write + 1) || was_frozen_with(history, write, pop);
+    if pop.at > replaced + grace && !is_excused {
+        let late_ms = (pop.at - replaced) / MS;
+        let what = format!("{pop:?} came {late_ms} ms after a later write was acknowledged");
+        broken("nothing pops after a later write", what);
     }
 }
 
@@ -165,26 +181,42 @@ impl Case<'_> {
     fn required(&self, now: Ns) -> Vec<(usize, u64, Ns)> {
         let mut required = Vec::new();
         for (index, write) in self.timer.writes.iter().enumerate() {
-            let (Wish::Timer { interval_ms, pops, .. }, Some(acknowledged)) =
-                (write.wish, write.acknowledged())
-            else {
-                continue;
-            };
-            if is_tainted(self.timer, index) {
+            if write.acknowledged().is_none() || is_tainted(self.timer, index) {
                 continue;
             }
-            let rest = &self.timer.writes[index + 1..];
-            let next = rest.iter().find(|later| later.outcome != Outcome::NotSent);
-            let ends = next.map_or(now, |next| next.sent.saturating_sub(LOST_AFTER));
-            for sequence in 1..=pops {
-                let due = acknowledged + interval_ms * sequence * MS;
-                if due >= ends.min(now) {
-                    break;
+            let replaced = self.timer.replaced_from(index);
+            let ends = replaced.map_or(now, |sent| sent.saturating_sub(LOST_AFTER));
+            match write.wish {
+                Wish::Timer { pops: 1, .. } | Wish::Letter { .. } => {
+                    let due = judge_actions::due_at_last(self.history, self.timer, index);
+                    required.extend(due.map(|due| (index, 1, due)));
                 }
-                required.push((index, sequence, due));
+                Wish::Timer { pops, .. } => required.extend((1..=pops).filter_map(|sequence| {
+                    Some((index, sequence, write.due(sequence, &self.history.clock)?.1))
+                })),
+                Wish::Cron { .. } => {
+                    let until = replaced.unwrap_or(now).min(now);
+                    required.extend(self.moments(index, until));
+                }
+                Wish::Delete => {}
             }
+            required.retain(|pop| pop.0 != index || pop.2 < ends.min(now));
         }
         required
+    }
+
+    /// Returns the pops of the calendar that must have come before `until`. A pop that comes when
+    /// nothing fails comes at its moment.
+    fn moments(&self, index: usize, until: Ns) -> Vec<(usize, u64, Ns)> {
+        let write = &self.timer.writes[index];
+        let moments = write.moments(write.ended, until, &self.history.clock).into_iter();
+        let due = moments
+            .filter_map(|moment| Some((index, moment, write.due(moment, &self.history.clock)?.1)));
+        let is_past = |pop: &(usize, u64, Ns)| {
+            let patience = if self.is_calm(pop.2, until) { CALM } else { LOST_AFTER };
+            pop.2 + patience < until
+        };
+        due.filter(is_past).collect()
     }
 
     /// "No acknowledged timer is lost while one that holds it lives."
@@ -204,8 +236,13 @@ impl Case<'_> {
         for ((_, index, sequence), pops) in all.filter(|(_, pops)| pops.len() > 1) {
             let Some(write) = self.timer.writes.get(*index) else { continue };
             let is_answered = write.outcome == Outcome::Acknowledged;
-            let is_excused =
-                pops.iter().any(|pop| was_under_way(self.history, write, pop)) || !is_answered;
+            let was_acted_on =
+                pops.iter().any(|pop| judge_actions::was_near(self.timer, *index, pop.at));
+            let is_ruled = matches!(write.wish, Wish::Timer { is_ruled: true, .. });
+            let is_excused = pops.iter().any(|pop| was_under_way(self.history, write, pop))
+                || !is_answered
+                || was_acted_on
+                || (is_ruled && !self.is_calm(pops[0].at, pops[1].at));
             if !is_excused {
                 let times: Vec<_> = pops.iter().map(|pop| seconds(pop.at)).collect();
                 let what = format!("pop {sequence} of write {index} came at {times:?}");
@@ -258,15 +295,29 @@ impl Case<'_> {
         acknowledged: Ns,
     ) -> Option<String> {
         let status = read.status?;
-        let Wish::Timer { interval_ms, pops, .. } = write.wish else {
-            return (status == 200).then(|| "200 after an acknowledged DELETE".to_owned());
+        let pops = match write.wish {
+            Wish::Delete => {
+                return (status == 200).then(|| "200 after an acknowledged DELETE".to_owned());
+            }
+            Wish::Timer { pops, .. } => pops,
+            Wish::Letter { .. } => 1,
+            Wish::Cron { .. } => 0,
         };
-        let last_due = write.sent + interval_ms * pops * MS;
-        if status == 404 && read.ended < last_due {
+        let runs = self.timer.actions_on(index).filter(|action| action.act == Act::RunNow);
+        let run = runs.map(|action| action.sent).min().unwrap_or(Ns::MAX);
+        let lives_until = match write.wish {
+            Wish::Cron { .. } => Ns::MAX,
+            _ => write.due(pops, &self.history.clock)?.0.min(run),
+        };
+        if status == 404 && read.ended < lives_until {
             return Some(format!("404 for write {index}, which lives"));
         }
         if status == 200 && read.write != Some(index) {
             return Some(format!("write {:?}, expected write {index}", read.write));
+        }
+        // A node that takes an attempt of another one over makes it later than this.
+        if matches!(write.wish, Wish::Letter { .. }) {
+            return None;
         }
         let last_pop = self.deliveries.get(self.number, index, pops).first()?;
         let is_over = read.sent > last_pop.at.max(acknowledged) + 5 * SECOND;
@@ -291,35 +342,41 @@ impl Case<'_> {
     /// Calls `take` for every pop of an acknowledged write as it came first, with its latest due
     /// time.
     fn each_first(&self, mut take: impl FnMut(Ns, &Pop)) {
-        for (index, write) in self.timer.writes.iter().enumerate() {
-            let (Wish::Timer { interval_ms, pops, .. }, Some(acknowledged)) =
-                (write.wish, write.acknowledged())
-            else {
-                continue;
+        let all = self.deliveries.0.range((self.number, 0, 0)..(self.number + 1, 0, 0));
+        for ((_, index, sequence), delivered) in all {
+            let Some(write) = self.timer.writes.get(*index) else { continue };
+            let is_free = match write.wish {
+                // The sink refuses the first attempt of some of these timers.
+                Wish::Timer { pops: 1, is_ruled, .. } => !is_ruled && self.number % 16 != 7,
+                _ => true,
             };
-            // The sink refuses the first attempt of these timers.
-            if pops == 1 && self.number % 16 == 7 {
-                continue;
-            }
-            for sequence in 1..=pops {
-                if let Some(pop) = self.deliveries.get(self.number, index, sequence).first() {
-                    take(acknowledged + interval_ms * sequence * MS, pop);
-                }
+            let was_acted_on = self.timer.actions_on(*index).next().is_some();
+            let due = write.due(*sequence, &self.history.clock);
+            if let (Some((_, due)), Some(acknowledged)) = (due, write.acknowledged())
+                && (is_free && !was_acted_on)
+            {
+                // A moment of the calendar may lie between the write and its answer.
+                take(due.max(acknowledged), delivered[0]);
             }
         }
     }
 
     fn is_calm(&self, due: Ns, at: Ns) -> bool {
-        let overlaps = |fault: &&Fault| {
-            fault.from <= at && due < fault.settled.max(fault.until).saturating_add(CALM)
-        };
-        !self.history.faults.iter().any(|fault| overlaps(&fault))
+        is_calm(self.history, due, at)
     }
+}
+
+/// Reports whether no fault was near this time.
+pub fn is_calm(history: &History, from: Ns, until: Ns) -> bool {
+    let overlaps = |fault: &Fault| {
+        fault.from <= until && from < fault.settled.max(fault.until).saturating_add(CALM)
+    };
+    !history.faults.iter().any(overlaps)
 }
 
 /// Reports whether an earlier write got no answer for another reason than the death of its node.
 /// Such a write may be done at any later time.
-fn is_tainted(timer: &Timer, index: usize) -> bool {
+pub fn is_tainted(timer: &Timer, index: usize) -> bool {
     let is_open = |write: &Write| match &write.outcome {
         Outcome::Unknown(why) => !why.contains("reset") && !why.contains("end of file"),
         _ => false,
@@ -328,19 +385,17 @@ fn is_tainted(timer: &Timer, index: usize) -> bool {
 }
 
 /// "A pop whose callback was under way as it died", "a pop that it was about to make as it froze".
-fn was_under_way(history: &History, write: &Write, pop: &Pop) -> bool {
-    was_being_made(history, write, pop, &[Kind::Kill, Kind::Freeze])
+pub fn was_under_way(history: &History, write: &Write, pop: &Pop) -> bool {
+    was_being_made(history, write, pop, &[Kind::Kill, Kind::KillAll, Kind::Freeze])
 }
 
 /// Reports whether a frozen node was about to make the pop, which then comes when the node wakes.
-fn was_frozen_with(history: &History, write: &Write, pop: &Pop) -> bool {
+pub fn was_frozen_with(history: &History, write: &Write, pop: &Pop) -> bool {
     was_being_made(history, write, pop, &[Kind::Freeze])
 }
 
 fn was_being_made(history: &History, write: &Write, pop: &Pop, kinds: &[Kind]) -> bool {
-    let Wish::Timer { interval_ms, .. } = write.wish else { return false };
-    let after = interval_ms * pop.sequence * MS;
-    let (due_min, due_max) = (write.sent + after, write.ended + after);
+    let Some((due_min, due_max)) = write.due(pop.sequence, &history.clock) else { return false };
     history.faults.iter().filter(|fault| kinds.contains(&fault.kind)).any(|fault| {
         let slack = SECOND / 2 + stalled(history, fault.from.saturating_sub(SECOND), fault.from);
         let (first, last) = (fault.from.saturating_sub(slack), fault.from + slack);
@@ -350,7 +405,7 @@ fn was_being_made(history: &History, write: &Write, pop: &Pop, kinds: &[Kind]) -
 }
 
 /// Returns how long this process got no time between two moments.
-fn stalled(history: &History, from: Ns, until: Ns) -> Ns {
+pub fn stalled(history: &History, from: Ns, until: Ns) -> Ns {
     let stalls = history.stalls.iter();
     stalls.filter(|stall| stall.0 >= from && stall.0 <= until + SECOND).map(|stall| stall.1).sum()
 }

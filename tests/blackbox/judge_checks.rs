@@ -2,7 +2,8 @@
 //! breaks it.
 
 use super::history::{
-    Counted, Fault, History, Kind, MS, Ns, Outcome, Pop, Read, SECOND, Timer, Wish, Write,
+    Act, Action, Clock, Counted, Fault, Handling, History, Kind, LetterUse, MS, Ns, Outcome, Pop,
+    Read, RulePause, SECOND, Timer, Wish, Write,
 };
 use super::judge::judge;
 
@@ -15,7 +16,7 @@ pub fn run() {
         judge(history, true).iter().map(|violation| violation.rule).collect()
     };
     assert_eq!(rules(&good()), Vec::<&str>::new());
-    let broken: [(&str, Break); 13] = [
+    let broken: [(&str, Break); 20] = [
         ("never early", |history| history.pops[0].at = 1_900 * MS),
         ("none lost", |history| history.pops.truncate(2)),
         ("none doubled", |history| history.pops.push(pop(0, 0, 3, 6_010))),
@@ -34,6 +35,32 @@ pub fn run() {
         }),
         ("GET tells the last write", |history| {
             history.timers[0].reads.push(get(12_000, 200, Some(0)));
+        }),
+        ("a paused timer does not pop", |history| {
+            history.timers[2].actions.push(action(Act::Pause, 1_000));
+            history.pops.push(pop(2, 0, 1, 5_001));
+        }),
+        ("none lost", |history| {
+            history.timers[2].actions.push(action(Act::Pause, 1_000));
+            history.timers[2].actions.push(action(Act::Resume, 7_000));
+            history.pops.retain(|pop| pop.timer != 2);
+        }),
+        ("never early", |history| {
+            history.timers[2].actions.push(action(Act::RunNow, 3_000));
+            history.pops.push(pop(2, 0, 1, 2_000));
+        }),
+        ("no callback begins at a paused server", |history| {
+            history.rule_pauses = vec![rule_pause(1_000, 9_000)];
+        }),
+        ("a dead letter is kept", |history| {
+            history.timers[3].letters.push(letter(Handling::Look, 20_000, 404));
+        }),
+        ("a dead letter is used once", |history| {
+            history.timers[3].letters.push(letter(Handling::Delete, 9_000, 200));
+            history.timers[3].letters.push(letter(Handling::Look, 20_000, 200));
+        }),
+        ("a replay is made", |history| {
+            history.timers[3].letters.push(letter(Handling::Replay, 9_000, 200));
         }),
         ("every copy is held", |history| {
             history.copies = Some(Counted { held: 3, expected: 4 });
@@ -64,19 +91,31 @@ fn excuses_are_those_of_the_page() {
 
 /// Returns a history of two timers: one pops three times, the other is deleted before it pops.
 fn good() -> History {
-    let timer = Wish::Timer { interval_ms: 2_000, pops: 3, factor: 2 };
-    let once = Wish::Timer { interval_ms: 5_000, pops: 1, factor: 2 };
+    let timer = Wish::Timer { interval_ms: 2_000, pops: 3, factor: 2, is_ruled: false };
+    let once = Wish::Timer { interval_ms: 5_000, pops: 1, factor: 2, is_ruled: false };
+    let ruled = Wish::Timer { interval_ms: 5_000, pops: 1, factor: 2, is_ruled: true };
+    let dead = Wish::Letter { interval_ms: 5_000, factor: 2 };
+    let of = |wish| Timer { writes: vec![write(wish, 0)], ..Timer::default() };
     History {
         timers: vec![
-            Timer { writes: vec![write(timer, 0)], reads: vec![get(1_000, 200, Some(0))] },
+            Timer { reads: vec![get(1_000, 200, Some(0))], ..of(timer) },
             Timer {
                 writes: vec![write(once, 0), write(Wish::Delete, 2_000)],
                 reads: vec![get(1_000, 200, Some(0)), get(2_500, 404, None)],
+                ..Timer::default()
             },
+            of(ruled),
+            of(dead),
         ],
-        pops: vec![pop(0, 0, 1, 2_002), pop(0, 0, 2, 4_002), pop(0, 0, 3, 6_002)],
+        pops: vec![
+            pop(0, 0, 1, 2_002),
+            pop(0, 0, 2, 4_002),
+            pop(0, 0, 3, 6_002),
+            pop(2, 0, 1, 5_002),
+            Pop { status: 500, ..pop(3, 0, 1, 5_002) },
+        ],
         ended: 60 * SECOND,
-        ..History::default()
+        ..History::new(Clock::start())
     }
 }
 
@@ -86,7 +125,26 @@ fn write(wish: Wish, sent_ms: u64) -> Write {
 }
 
 fn pop(timer: usize, write: usize, sequence: u64, at_ms: u64) -> Pop {
-    Pop { timer, write, sequence, at: at_ms * MS, status: 200, is_whole: true }
+    Pop { timer, write, sequence, replay: 0, at: at_ms * MS, status: 200, is_whole: true }
+}
+
+fn action(act: Act, sent_ms: u64) -> Action {
+    let (sent, ended) = (sent_ms * MS, (sent_ms + 1) * MS);
+    Action { act, write: 0, via: 0, sent, ended, outcome: Outcome::Acknowledged }
+}
+
+fn letter(handling: Handling, sent_ms: u64, status: u16) -> LetterUse {
+    let (sent, ended) = (sent_ms * MS, (sent_ms + 1) * MS);
+    let outcome = match status {
+        200 => Outcome::Acknowledged,
+        _ => Outcome::Refused(status, String::new()),
+    };
+    LetterUse { handling, write: 0, via: 0, sent, ended, outcome }
+}
+
+fn rule_pause(from_ms: u64, until_ms: u64) -> RulePause {
+    let (from, until) = (from_ms * MS, until_ms * MS);
+    RulePause { from, acknowledged: from + MS, released: until, until: until + MS }
 }
 
 fn get(sent_ms: u64, status: u16, write: Option<usize>) -> Read {

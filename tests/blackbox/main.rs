@@ -5,15 +5,20 @@
 //! processes carry them out. So a violation is printed with the whole history of its timer.
 
 mod client;
+mod disk;
 mod faults;
 mod history;
 mod judge;
+mod judge_actions;
 mod judge_checks;
+mod judge_letters;
 mod nodes;
+mod operator;
 mod options;
 mod run;
 mod sink;
 mod workload;
+mod worlds;
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;

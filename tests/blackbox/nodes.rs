@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::net::{IpAddr, SocketAddr};
+use std::panic::catch_unwind;
 use std::path::PathBuf;
 use std::process::{Child, Output, Stdio};
 use std::sync::Mutex;
@@ -9,15 +10,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kit::children::{Tied, command, signal};
+use kit::faketime::WrongClock;
+use kit::mounts::Mount;
 use kit::ports;
 use kit::until::until;
 use tempfile::TempDir;
 
 use super::client::Client;
+use super::worlds::{World, Worlds};
 
 /// How many places a cluster has: 127.0.0.61 to 127.0.0.64. Three are members at first.
 pub const PLACES: usize = 4;
 pub const MEMBERS_FIRST: usize = 3;
+/// The place whose disk fills up, and the one whose wall clock is set.
+pub const FULL_PLACE: usize = 1;
+pub const CLOCK_PLACE: usize = 2;
+/// The size of the disk that fills up: room for two cores with a few segments each.
+const DISK_MIB: u64 = 420;
 /// How long a node may take to start, or to stop in order.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -27,6 +36,12 @@ pub struct Nodes {
     port: u16,
     admin_port: u16,
     binary: PathBuf,
+    tls_port: u16,
+    worlds: Worlds,
+    /// The disk of [`FULL_PLACE`].
+    disk: Option<Mount>,
+    /// The wall clock of [`CLOCK_PLACE`].
+    clock: Option<WrongClock>,
     processes: Mutex<Vec<Option<Child>>>,
     /// Members that take requests. Clients know these.
     serving: [AtomicBool; PLACES],
@@ -46,11 +61,20 @@ impl Drop for Nodes {
 }
 
 impl Nodes {
-    /// Starts the first members.
-    pub fn start(binary: PathBuf) -> Nodes {
+    /// Starts the first members. A world for which this machine lacks something is left out, and
+    /// a line says so.
+    pub fn start(binary: PathBuf, worlds: Worlds) -> Nodes {
         let hosts: Vec<_> = (0..PLACES).map(host).collect();
         let folder = tempfile::Builder::new().prefix("chronos-blackbox-").tempdir().expect("room");
-        let nodes = Nodes {
+        let wants = |world| worlds.has(world);
+        let clock = wants(World::Clocks).then(|| WrongClock::right(&folder.path().join("clock")));
+        let disk = (wants(World::Disk) && wants(World::Journal))
+            .then(|| catch_unwind(|| Mount::tmpfs(DISK_MIB)).ok());
+        let mut nodes = Nodes {
+            tls_port: ports::free_port(&hosts),
+            worlds,
+            disk: disk.flatten(),
+            clock: clock.flatten(),
             folder: Some(folder),
             port: ports::free_port(&hosts),
             admin_port: ports::free_port(&hosts),
@@ -59,6 +83,11 @@ impl Nodes {
             serving: [const { AtomicBool::new(false) }; PLACES],
             strangers: [const { AtomicBool::new(false) }; PLACES],
         };
+        nodes.leave_out(World::Clocks, nodes.clock.is_none(), "faketime is not installed");
+        nodes.leave_out(World::Disk, nodes.disk.is_none(), "a mount is not allowed, or no journal");
+        if worlds.has(World::Tls) {
+            nodes.make_certificates();
+        }
         let members: Vec<usize> = (0..MEMBERS_FIRST).collect();
         members.iter().for_each(|place| nodes.write(*place, &members, &[]));
         members.iter().for_each(|place| nodes.spawn(*place));
@@ -66,8 +95,44 @@ impl Nodes {
         nodes
     }
 
+    fn leave_out(&mut self, world: World, is_lacking: bool, why: &str) {
+        if is_lacking && self.worlds.has(world) {
+            println!("  without {world:?}: {why}");
+            self.worlds = self.worlds.without(world);
+        }
+    }
+
+    fn make_certificates(&self) {
+        let mut made = command(&self.binary);
+        made.args(["cluster", "certs", "--out"]).arg(self.path("pki")).env_clear();
+        for place in 0..PLACES {
+            made.args(["--node", &host(place).to_string()]);
+        }
+        let ended = made.output_tied().expect("the binary runs");
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    }
+
+    /// Returns the worlds that this machine has.
+    pub fn worlds(&self) -> Worlds {
+        self.worlds
+    }
+
+    /// Returns the disk that fills up.
+    pub fn disk(&self) -> Option<&Mount> {
+        self.disk.as_ref()
+    }
+
+    /// Returns the wall clock that is set.
+    pub fn clock(&self) -> Option<&WrongClock> {
+        self.clock.as_ref()
+    }
+
     pub fn addresses(&self) -> Vec<SocketAddr> {
         (0..PLACES).map(|place| SocketAddr::new(host(place), self.port)).collect()
+    }
+
+    pub fn admins(&self) -> Vec<SocketAddr> {
+        (0..PLACES).map(|place| self.admin(place)).collect()
     }
 
     fn admin(&self, place: usize) -> SocketAddr {
@@ -78,9 +143,35 @@ impl Nodes {
         SocketAddr::new(host(place), self.port).to_string()
     }
 
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.as_ref().expect("kept while nodes run").path().join(name)
+    }
+
     fn file(&self, place: usize, what: &str) -> PathBuf {
-        let folder = self.folder.as_ref().expect("kept while nodes run");
-        folder.path().join(format!("node{place}.{what}"))
+        self.path(&format!("node{place}.{what}"))
+    }
+
+    /// Returns where a node keeps its journal.
+    fn data_dir(&self, place: usize) -> PathBuf {
+        match &self.disk {
+            Some(disk) if place == FULL_PLACE => disk.path.join("data"),
+            _ => self.file(place, "data"),
+        }
+    }
+
+    /// Returns what stands in the sections of the worlds.
+    fn sections(&self, place: usize) -> String {
+        let mut text = String::new();
+        if self.worlds.has(World::Journal) {
+            text += &format!("[journal]\ndata_dir = \"{}\"\n\n", self.data_dir(place).display());
+        }
+        if self.worlds.has(World::Tls) {
+            let of = |end| self.path("pki").join(format!("{}.{end}", host(place)));
+            let (cert, key) = (of("pem"), of("key"));
+            text +=
+                &format!("[tls]\ncert = \"{}\"\nkey = \"{}\"\n\n", cert.display(), key.display());
+        }
+        text
     }
 
     /// Writes the file of a node. Without members the node is a cluster of its own.
@@ -91,13 +182,22 @@ impl Nodes {
         };
         let every: Vec<usize> = (0..PLACES).collect();
         let mut text = format!(
-            "[node]\nlisten = \"{}\"\nshards = 2\npin = false\ninstance_id = {}\n\n\
-             [admin]\nlisten = \"{}\"\n\n[cluster]\nadmin_addresses = [{}]\n",
+            "[node]\nlisten = \"{}\"\nshards = 2\npin = false\ninstance_id = {}\n\
+             {}[admin]\nlisten = \"{}\"\n\n{}[cluster]\nadmin_addresses = [{}]\n",
             self.name(place),
             place + 1,
+            match self.worlds.has(World::Tls) {
+                true => format!("listen_tls = \"{}:{}\"\n\n", host(place), self.tls_port),
+                false => String::new(),
+            },
             self.admin(place),
+            self.sections(place),
             list(&|place| self.admin(place).to_string(), &every),
         );
+        if self.worlds.has(World::Tls) {
+            let authority = self.path("pki").join("ca.pem");
+            text += &format!("tls = \"required\"\ntls_ca = \"{}\"\n", authority.display());
+        }
         if !members.is_empty() {
             text += &format!("nodes = [{}]\n", list(&|place| self.name(place), members));
             text += &format!("joining = [{}]\n", list(&|place| self.name(place), joining));
@@ -113,6 +213,12 @@ impl Nodes {
             .arg("--config")
             .arg(self.file(place, "toml"))
             .env_clear()
+            .envs(
+                self.clock
+                    .iter()
+                    .filter(|_| place == CLOCK_PLACE)
+                    .flat_map(WrongClock::environment),
+            )
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a second handle"))
             .stderr(log)

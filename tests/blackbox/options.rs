@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::process::exit;
 use std::time::Duration;
 
+use super::worlds::Worlds;
+
 const HELP: &str = "\
 A black-box checker: starts real nodes, writes timers through random ones, kills, freezes, stops,
 removes and adds nodes, and holds every answer, every pop and every GET against docs/guarantees.md.
@@ -17,6 +19,18 @@ removes and adds nodes, and holds every answer, every pop and every GET against 
   --binary PATH  the binary to check (default: the one that cargo built)
   --lateness     also fail where a pop without a fault near it comes more than 100 ms late
   --calm         no faults
+  --with LIST    what there is besides plain timers, with commas between: all, none, or some of
+                 journal  nodes keep timers on disk; all nodes are killed at one moment
+                 tls      nodes speak TLS with each other
+                 names    timers by names
+                 cron     timers that follow the calendar
+                 actions  timers are paused, resumed and run
+                 letters  pops that nobody takes; dead letters are read, deleted, replayed
+                 rules    a callback server is paused by operators
+                 jobs     timers are deleted by their tag
+                 disk     the disk of a node fills up (with journal; as root)
+                 clocks   the wall clock of a node is wrong for a time (Debian's faketime)
+                 (default: all but disk)
 
 CHRONOS_BLACKBOX_SECONDS does the same as --seconds. Exit code 0: no violation; 1: a violation,
 with the history of the timer.";
@@ -30,6 +44,7 @@ pub struct Options {
     pub binary: PathBuf,
     pub judges_lateness: bool,
     pub is_calm: bool,
+    pub worlds: Worlds,
     /// Whether only the names of the tests are printed.
     pub list: bool,
     /// Names of the tests to run. Empty: all tests.
@@ -48,6 +63,7 @@ impl Options {
             binary: PathBuf::from(env!("CARGO_BIN_EXE_chronos")),
             judges_lateness: false,
             is_calm: false,
+            worlds: Worlds::default(),
             list: false,
             filters: Vec::new(),
         };
@@ -64,6 +80,10 @@ impl Options {
                 },
                 "--lateness" => options.judges_lateness = true,
                 "--calm" => options.is_calm = true,
+                "--with" => {
+                    let list = words.next().unwrap_or_default();
+                    options.worlds = Worlds::read(&list).unwrap_or_else(|error| end(&error));
+                }
                 "--list" => options.list = true,
                 "--help" | "-h" => {
                     println!("{HELP}");

@@ -9,12 +9,14 @@ use std::time::{Duration, Instant};
 use kit::simulator::random::{Purpose, Stream};
 
 use super::faults::Faults;
-use super::history::{Clock, Counted, History, Kind, MS, Ns, Outcome, Recorder, SECOND, Wish};
+use super::history::{Clock, Counted, History, Kind, MS, Ns, Outcome, Recorder, SECOND};
 use super::judge::{self, Violation};
 use super::nodes::Nodes;
+use super::operator;
 use super::options::Options;
-use super::sink::Sink;
-use super::workload::{INTERVAL_MS_MAX, LONG_MS, Worker};
+use super::sink::Sinks;
+use super::workload::{INTERVAL_MS_MAX, Worker};
+use super::worlds::World;
 
 const CLIENTS: u64 = 10;
 /// How many clients also send to nodes that are frozen or dead, and wait for them.
@@ -25,14 +27,14 @@ const NOTABLE: Duration = Duration::from_millis(20);
 /// end first.
 const COUNTS: Duration = Duration::from_secs(60);
 /// How many violations are shown with their history.
-const SHOWN: usize = 3;
+const SHOWN: usize = 4;
 
 /// Runs one seed. Returns whether no rule was violated.
 pub fn run(options: &Options, seed: u64) -> bool {
     let clock = Clock::start();
     let recorder = Arc::new(Recorder::new(clock));
-    let mut nodes = Nodes::start(options.binary.clone());
-    let sink = Sink::start(recorder.clone());
+    let mut nodes = Nodes::start(options.binary.clone(), options.worlds);
+    let sinks = Sinks::start(&recorder);
     let (is_over, is_ended) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
         scope.spawn(|| watch_stalls(&recorder, &is_ended));
@@ -40,14 +42,21 @@ pub fn run(options: &Options, seed: u64) -> bool {
             .map(|number| {
                 let draw = Stream::keyed(seed, Purpose::Clients, number);
                 let (nodes, recorder, is_over) = (&nodes, &*recorder, &is_over);
-                let (address, factor, bold) = (sink.address, options.factor, number < BOLD);
+                let (me, factor, bold) = ((number, draw), options.factor, number < BOLD);
                 scope.spawn(move || {
-                    let mut worker = Worker::new(nodes, recorder, address, draw, factor, bold);
+                    let mut worker = Worker::new(nodes, recorder, sinks, me, factor, bold);
                     worker.run(is_over);
                     worker
                 })
             })
             .collect();
+        let operator = nodes.worlds().has(World::Rules).then(|| {
+            let draw = Stream::new(seed, Purpose::Callbacks);
+            let (nodes, recorder, is_over) = (&nodes, &*recorder, &is_over);
+            scope.spawn(move || {
+                operator::pause_and_release(nodes, recorder, sinks.ruled, draw, is_over);
+            })
+        });
         if options.is_calm {
             thread::sleep(options.load());
         } else {
@@ -60,6 +69,7 @@ pub fn run(options: &Options, seed: u64) -> bool {
             ends.join().expect("the faults do not panic");
         }
         is_over.store(true, Ordering::SeqCst);
+        operator.into_iter().for_each(|ends| ends.join().expect("operators do not panic"));
         let workers: Vec<_> = workers
             .into_iter()
             .map(|worker| worker.join().expect("clients do not panic"))
@@ -87,7 +97,13 @@ pub fn run(options: &Options, seed: u64) -> bool {
     if violations.is_empty() {
         return true;
     }
-    violations.iter().take(SHOWN).for_each(|violation| explain(&history, violation));
+    let mut shown: Vec<Option<usize>> = Vec::new();
+    for violation in &violations {
+        if shown.len() < SHOWN && !shown.contains(&violation.timer) {
+            explain(&history, violation);
+            shown.push(violation.timer);
+        }
+    }
     let mut rules: BTreeMap<&str, usize> = BTreeMap::new();
     violations.iter().for_each(|violation| *rules.entry(violation.rule).or_default() += 1);
     println!("violations by rule: {rules:?}");
@@ -134,13 +150,12 @@ fn count_copies(nodes: &Nodes, recorder: &Recorder) {
         for timer in &history.timers {
             let last = timer.writes.iter().rev().find(|write| write.outcome != Outcome::NotSent);
             let Some(last) = last else { continue };
-            match (last.wish, &last.outcome) {
-                (Wish::Timer { interval_ms: LONG_MS, factor, .. }, Outcome::Acknowledged) => {
-                    expected += u64::from(factor).min(serving.len() as u64);
-                }
-                (_, Outcome::Acknowledged) => {}
-                // A write without an answer, or one that was refused, may be in force or not.
-                _ => is_sure = false,
+            // A write without an answer, or one that was refused, may be in force or not.
+            is_sure &= last.outcome == Outcome::Acknowledged;
+            if let Some(factor) = last.wish.factor()
+                && last.wish.outlasts_the_run()
+            {
+                expected += u64::from(factor).min(serving.len() as u64);
             }
         }
         (expected, is_sure)
@@ -167,7 +182,7 @@ fn summarise(history: &History, seed: u64, violations: usize) {
         let name = match &write.outcome {
             Outcome::Acknowledged => "acknowledged".to_owned(),
             Outcome::Refused(status, reason) => format!("{status} {reason}"),
-            Outcome::Unknown(_) => "without an answer".to_owned(),
+            Outcome::Unknown(why) => format!("without an answer: {why}"),
             Outcome::NotSent => "not sent".to_owned(),
         };
         *outcomes.entry(name).or_default() += 1;
@@ -191,6 +206,12 @@ fn summarise(history: &History, seed: u64, violations: usize) {
         judge::seconds(history.ended)
     );
     println!("  writes: {outcomes:?}");
+    let actions: usize = history.timers.iter().map(|timer| timer.actions.len()).sum();
+    let letters: usize = history.timers.iter().map(|timer| timer.letters.len()).sum();
+    println!(
+        "  {actions} actions, {letters} requests about dead letters, {} pauses of a server",
+        history.rule_pauses.len()
+    );
     println!("  faults: {kinds:?}");
     println!("  late at least, without a fault near: {}; near one: {}", told(&calm), told(&near));
     match history.copies {
@@ -212,13 +233,23 @@ fn explain(history: &History, violation: &Violation) {
         lines.push((write.sent, format!("write {index} via {}: {:?}", write.via, write.wish)));
         lines.push((write.ended, format!("write {index} ended: {:?}", write.outcome)));
     }
+    for action in &timer.actions {
+        let (act, write, via) = (action.act, action.write, action.via);
+        lines.push((action.sent, format!("{act:?} of write {write} via {via}")));
+        lines.push((action.ended, format!("{act:?} ended: {:?}", action.outcome)));
+    }
+    for letter in &timer.letters {
+        let (handling, via, outcome) = (letter.handling, letter.via, &letter.outcome);
+        lines.push((letter.ended, format!("dead letter: {handling:?} via {via}: {outcome:?}")));
+    }
     for read in &timer.reads {
         let (status, write) = (read.status, read.write);
         lines.push((read.ended, format!("GET via {}: {status:?}, write {write:?}", read.via)));
     }
     for pop in history.pops.iter().filter(|pop| pop.timer == number) {
         let (write, sequence, status) = (pop.write, pop.sequence, pop.status);
-        lines.push((pop.at, format!("pop {sequence} of write {write}, answered {status}")));
+        let replay = if pop.replay > 0 { ", a replay" } else { "" };
+        lines.push((pop.at, format!("pop {sequence} of write {write}, answered {status}{replay}")));
     }
     let first = lines.iter().map(|line| line.0).min().unwrap_or(0);
     let last = lines.iter().map(|line| line.0).max().unwrap_or(Ns::MAX);
@@ -227,6 +258,10 @@ fn explain(history: &History, violation: &Violation) {
         lines.push((fault.from, format!("  {kind:?} of node {node}")));
         lines.push((fault.until, format!("  {kind:?} of node {node} ends")));
         lines.push((fault.settled, format!("  {kind:?} of node {node}: all is well again")));
+    }
+    for pause in &history.rule_pauses {
+        lines.push((pause.acknowledged, "  the ruled server is paused".to_owned()));
+        lines.push((pause.until, "  the ruled server goes on".to_owned()));
     }
     let near = first.saturating_sub(15 * SECOND)..=last.saturating_add(5 * SECOND);
     lines.retain(|line| near.contains(&line.0));

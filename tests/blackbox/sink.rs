@@ -1,4 +1,5 @@
-//! The callback server. It records every callback, and refuses the first attempt at some pops.
+//! The callback servers. They record every callback, and refuse the first attempt at some pops, and
+//! every attempt but replays at those that are to become dead letters.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -9,20 +10,41 @@ use kit::http::header;
 
 use super::history::{Pop, Recorder};
 
-/// The end of paths whose first attempt at every pop is refused.
-pub const FAILS_FIRST: &str = "/fails-first";
-
-/// A callback server on a free port of 127.0.0.1, with a thread per connection.
-pub struct Sink {
-    pub address: SocketAddr,
+/// What a path asks the server to do, and how the path ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    Takes,
+    /// Refuses the first attempt at every pop.
+    FailsFirst,
+    /// Takes replays only.
+    Refuses,
+    /// Takes pops of the calendar, whose number is their moment.
+    TakesMoments,
 }
 
-impl Sink {
-    pub fn start(recorder: Arc<Recorder>) -> Sink {
-        let refused = Mutex::new(HashSet::new());
-        let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (address, _) = serve(anywhere, move |callback| take(callback, &recorder, &refused));
-        Sink { address }
+const ENDS: [(Manner, &str); 4] = [
+    (Manner::FailsFirst, "/fails-first"),
+    (Manner::Refuses, "/refuses"),
+    (Manner::TakesMoments, "/moments"),
+    (Manner::Takes, ""),
+];
+
+/// Callback servers on free ports of 127.0.0.1, with a thread per connection.
+#[derive(Clone, Copy)]
+pub struct Sinks {
+    pub free: SocketAddr,
+    /// The server that operators pause.
+    pub ruled: SocketAddr,
+}
+
+impl Sinks {
+    pub fn start(recorder: &Arc<Recorder>) -> Sinks {
+        let start = || {
+            let (recorder, refused) = (recorder.clone(), Mutex::new(HashSet::new()));
+            let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+            serve(anywhere, move |callback| take(callback, &recorder, &refused)).0
+        };
+        Sinks { free: start(), ruled: start() }
     }
 }
 
@@ -32,15 +54,19 @@ fn take(
     refused: &Mutex<HashSet<(usize, usize, u64)>>,
 ) -> Reaction {
     let (head, at) = (&callback.head, recorder.clock.now());
-    let Some((timer, write, fails_first, sequence)) = parse(head) else {
+    let Some((timer, write, manner, sequence, replay)) = parse(head) else {
         recorder.with(|history| history.troubles.push((at, format!("callback: {head:?}"))));
         return Reaction::BytesThenClose(Vec::new());
     };
-    let is_refused = fails_first
-        && refused.lock().expect("no thread panics with it").insert((timer, write, sequence));
-    let status = if is_refused { 503 } else { 200 };
+    let mut is_first =
+        || refused.lock().expect("no thread panics with it").insert((timer, write, sequence));
+    let status = match manner {
+        Manner::FailsFirst if is_first() => 503,
+        Manner::Refuses if replay == 0 => 500,
+        _ => 200,
+    };
     let is_whole = callback.body == opaque(timer, write).as_bytes();
-    let pop = Pop { timer, write, sequence, at, status, is_whole };
+    let pop = Pop { timer, write, sequence, replay, at, status, is_whole };
     recorder.with(|history| history.pops.push(pop));
     Reaction::Status(status)
 }
@@ -51,16 +77,25 @@ pub fn opaque(timer: usize, write: usize) -> String {
 }
 
 /// Returns the path of a write's callbacks.
-pub fn path(timer: usize, write: usize, fails_first: bool) -> String {
-    format!("/{timer}/{write}{}", if fails_first { FAILS_FIRST } else { "" })
+pub fn path(timer: usize, write: usize, manner: Manner) -> String {
+    let end = ENDS.iter().find(|end| end.0 == manner).expect("each has an end").1;
+    format!("/{timer}/{write}{end}")
 }
 
-/// Reads the head of a callback. Returns timer, write, whether the first attempt fails, and
-/// sequence number.
-fn parse(head: &str) -> Option<(usize, usize, bool, u64)> {
+/// Reads the head of a callback. Returns timer, write, what the server is to do, the number of the
+/// pop and the number of its replay.
+fn parse(head: &str) -> Option<(usize, usize, Manner, u64, u64)> {
     let path = head.strip_prefix("POST ")?.split(' ').next()?;
-    let plain = path.strip_suffix(FAILS_FIRST);
-    let (timer, write) = plain.unwrap_or(path).strip_prefix('/')?.split_once('/')?;
-    let sequence = header(head, "X-Sequence-Number")?.parse().ok()?;
-    Some((timer.parse().ok()?, write.parse().ok()?, plain.is_some(), sequence))
+    let (manner, plain) =
+        ENDS.iter().find_map(|(manner, end)| Some((*manner, path.strip_suffix(end)?)))?;
+    let (timer, write) = plain.strip_prefix('/')?.split_once('/')?;
+    let sequence = match manner {
+        Manner::TakesMoments => {
+            let due: jiff::Timestamp = header(head, "X-Due-Time")?.parse().ok()?;
+            (due.subsec_nanosecond() == 0).then(|| due.as_second() as u64)?
+        }
+        _ => header(head, "X-Sequence-Number")?.parse().ok()?,
+    };
+    let replay = header(head, "X-Replay").map_or(Some(0), |text| text.parse().ok())?;
+    Some((timer.parse().ok()?, write.parse().ok()?, manner, sequence, replay))
 }

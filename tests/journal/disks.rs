@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::time::{Duration, Instant};
 
 use kit::client::Answer;
+use kit::mounts::Mount;
 use kit::runner::Story;
 use kit::until::{PATIENCE, until};
 
@@ -13,7 +14,6 @@ use super::harness::{Node, body, turns};
 use super::judge::Outage;
 use super::kills::{await_judgement, await_load};
 use super::load::Load;
-use super::mounts::Mount;
 use super::sink::Sink;
 
 pub const STORIES: &[Story] = &[

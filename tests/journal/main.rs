@@ -11,7 +11,6 @@ mod client;
 mod harness;
 mod judge;
 mod load;
-mod mounts;
 mod sink;
 
 mod away;

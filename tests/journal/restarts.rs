@@ -8,11 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use kit::children::{Tied, command};
+use kit::mounts::Mount;
 use kit::runner::{Story, cannot_run};
 use kit::until::{PATIENCE, until};
 
 use super::harness::{Node, body};
-use super::mounts::Mount;
 use super::sink::Sink;
 
 pub const STORIES: &[Story] = &[

@@ -1,8 +1,7 @@
 //! The wall clock of a server is set, with the library of Debian's package `faketime`.
 
-use std::path::{Path, PathBuf};
-
 use kit::children::{Tied, command};
+use kit::faketime::WrongClock;
 use kit::runner::{Story, cannot_run};
 
 use super::checker::Checker;
@@ -12,48 +11,29 @@ use super::servers::{START, Server};
 pub const STORIES: &[Story] =
     &[("a_clock_that_is_set_right_again_is_followed", a_clock_is_set_right_again)];
 
-fn library() -> PathBuf {
-    let folders = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
-    let of = |folder: &Path| folder.join("faketime/libfaketimeMT.so.1");
-    let mut found = folders.map(|folder| of(&folder.path())).filter(|path| path.exists());
-    found.next().unwrap_or_else(|| cannot_run("it takes libfaketime: apt-get install faketime"))
-}
-
 fn a_clock_is_set_right_again() {
-    let library = library();
     let folder = tempfile::Builder::new().prefix("chronos-ts-").tempdir().expect("room");
-    let wrong = folder.path().join("wrong");
-    let set = |by: &str| {
-        // The file is replaced at once, because it is read with each reading of the clock.
-        let aside = folder.path().join("aside");
-        std::fs::write(&aside, format!("{by}\n")).expect("written");
-        std::fs::rename(&aside, &wrong).expect("renamed");
+    let Some(clock) = WrongClock::right(&folder.path().join("wrong")) else {
+        cannot_run("it takes libfaketime: apt-get install faketime")
     };
-    set("+0");
     let file = folder.path().join("timestamp").display().to_string();
     let binary = env!("CARGO_BIN_EXE_chronos");
     let mut init = command(binary);
     init.args(["timestamp", "init", "--file", &file]).env_remove("CHRONOS_CONFIG");
     assert!(init.output_tied().expect("it runs").status.success());
     let mut server = Server::new(folder.path(), "log", &["--file", &file]);
-    server.set("LD_PRELOAD", library.to_str().expect("a plain path"));
-    server.set("FAKETIME_TIMESTAMP_FILE", wrong.to_str().expect("a plain path"));
-    for (key, value) in [
-        ("FAKETIME_NO_CACHE", "1"),
-        ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
-        ("DONT_FAKE_MONOTONIC", "1"),
-    ] {
-        server.set(key, value);
+    for (key, value) in clock.environment() {
+        server.set(key, &value);
     }
     server.start();
     let checker = Checker::of(&[server.address]);
     let figure = |server: &Server, name: &str| server.status()?[name].as_u64();
 
     // A step back that is larger than the largest step forward that is followed.
-    set("-20");
+    clock.set("-20");
     until("a step back", START, || (server.count("clock_set_back") > 0).then_some(()));
     until("values ahead", START, || (figure(&server, "ahead_ms")? > 10_000).then_some(()));
-    set("+0");
+    clock.set("+0");
     until("the correction to be followed", START, || {
         (figure(&server, "ahead_ms")? < 100 && figure(&server, "behind_ms")? < 100).then_some(())
     });
@@ -64,7 +44,7 @@ fn a_clock_is_set_right_again() {
     until("a refusal", START, || (server.count("clock_refusals") > 0).then_some(()));
     until("a figure of it", START, || (figure(&server, "behind_ms")? > 3_500_000).then_some(()));
     assert!(checker.ahead_ms_max() < 1_000_000, "it is not followed");
-    set("+0");
+    clock.set("+0");
     until("the end of it", START, || (figure(&server, "behind_ms")? < 100).then_some(()));
     for told in ["was set back by", "and is not followed", "is followed again"] {
         until(told, START, || server.process().logged().contains(told).then_some(()));

@@ -4,10 +4,11 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use kit::children::{Guard, Tied, command};
-use kit::runner::cannot_run;
-use kit::until::{PATIENCE, until};
 use tempfile::TempDir;
+
+use super::children::{Guard, Tied, command};
+use super::runner::cannot_run;
+use super::until::{PATIENCE, until};
 
 /// Ends an ext4 file system at once, without writing its log: what was not synced is lost, as at a
 /// loss of power, and all later writes fail with EIO (EXT4_IOC_SHUTDOWN, NOLOGFLUSH).
