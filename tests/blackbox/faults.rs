@@ -15,6 +15,37 @@ use super::worlds::World;
 /// How long the cluster may take to say that all is well after a fault.
 const SETTLES: Duration = Duration::from_secs(120);
 
+/// How often each fault comes among a hundred or so.
+const SHARES: [(Kind, u64); 8] = [
+    (Kind::Kill, 26),
+    (Kind::Freeze, 30),
+    (Kind::Stop, 18),
+    (Kind::Resync, 5),
+    (Kind::Join, 10),
+    (Kind::KillAll, 8),
+    (Kind::Full, 6),
+    (Kind::Clock, 8),
+];
+
+/// Reads the name of a fault.
+///
+/// # Errors
+///
+/// A sentence, if there is no such fault.
+pub fn read_kind(name: &str) -> Result<Kind, String> {
+    Ok(match name {
+        "kill" => Kind::Kill,
+        "freeze" => Kind::Freeze,
+        "stop" => Kind::Stop,
+        "resync" => Kind::Resync,
+        "members" => Kind::Join,
+        "kill-all" => Kind::KillAll,
+        "disk" => Kind::Full,
+        "clock" => Kind::Clock,
+        _ => return Err(format!("--faults: {name:?} is none of the list")),
+    })
+}
+
 /// Makes faults until the load is over, and leaves a cluster at rest.
 pub struct Faults<'a> {
     pub nodes: &'a Nodes,
@@ -22,6 +53,8 @@ pub struct Faults<'a> {
     pub draw: Stream,
     pub is_over: &'a AtomicBool,
     members: Vec<usize>,
+    /// The faults that are drawn. Empty: all.
+    wanted: &'a [Kind],
 }
 
 impl<'a> Faults<'a> {
@@ -30,8 +63,10 @@ impl<'a> Faults<'a> {
         recorder: &'a Recorder,
         draw: Stream,
         is_over: &'a AtomicBool,
+        wanted: &'a [Kind],
     ) -> Faults<'a> {
-        Faults { nodes, recorder, draw, is_over, members: (0..MEMBERS_FIRST).collect() }
+        let members = (0..MEMBERS_FIRST).collect();
+        Faults { nodes, recorder, draw, is_over, members, wanted }
     }
 
     /// Makes faults until the load is over.
@@ -39,16 +74,20 @@ impl<'a> Faults<'a> {
         self.pause(1_500, 3_000);
         while !self.is_over.load(Ordering::SeqCst) {
             let node = self.draw.pick(&self.members);
-            match self.draw.range(0, 99) {
-                0..8 if self.nodes.worlds().has(World::Journal) => self.kill_all(),
-                8..14 if self.can(World::Disk, FULL_PLACE) => self.fill(),
-                14..22 if self.can(World::Clocks, CLOCK_PLACE) => self.set_clock(),
-                0..30 => self.kill(node),
-                30..55 => self.freeze(node),
-                55..65 => self.flicker(node),
-                65..85 => self.stop(node),
-                85..90 => self.settle_by_resync(Kind::Resync, node, self.recorder.clock.now()),
-                _ => self.change_members(node),
+            match self.draw_kind() {
+                Kind::KillAll => self.kill_all(),
+                Kind::Full => self.fill(),
+                Kind::Clock => self.set_clock(),
+                Kind::Kill => self.kill(node),
+                Kind::Freeze => match self.draw.chance(70) {
+                    true => self.freeze(node),
+                    false => self.flicker(node),
+                },
+                Kind::Stop => self.stop(node),
+                Kind::Resync => {
+                    self.settle_by_resync(Kind::Resync, node, self.recorder.clock.now());
+                }
+                Kind::Join | Kind::Leave => self.change_members(node),
             }
             self.pause(500, 4_000);
         }
@@ -66,9 +105,29 @@ impl<'a> Faults<'a> {
         thread::sleep(Duration::from_millis(self.draw.range(least_ms, most_ms)));
     }
 
-    /// Reports whether a fault of this world can be made at its place.
-    fn can(&self, world: World, place: usize) -> bool {
-        self.nodes.worlds().has(world) && self.members.contains(&place)
+    /// Draws the next fault from those that are wanted and can be made.
+    fn draw_kind(&mut self) -> Kind {
+        let worlds = self.nodes.worlds();
+        let can = |kind: Kind| match kind {
+            Kind::KillAll => worlds.has(World::Journal),
+            Kind::Full => worlds.has(World::Disk) && self.members.contains(&FULL_PLACE),
+            Kind::Clock => worlds.has(World::Clocks) && self.members.contains(&CLOCK_PLACE),
+            _ => true,
+        };
+        let is_wanted = |kind: Kind| self.wanted.is_empty() || self.wanted.contains(&kind);
+        let fits = |share: &&(Kind, u64)| can(share.0) && is_wanted(share.0);
+        let shares: Vec<_> = SHARES.iter().filter(fits).collect();
+        let all: u64 = shares.iter().map(|share| share.1).sum();
+        if all == 0 {
+            return Kind::Resync;
+        }
+        let mut drawn = self.draw.range(0, all - 1);
+        let mut which = shares.iter().filter(|(_, share)| {
+            let is_it = drawn < *share;
+            drawn = drawn.saturating_sub(*share);
+            is_it
+        });
+        which.next().expect("below the sum").0
     }
 
     /// Kills all members at one moment. They come back with their journals.

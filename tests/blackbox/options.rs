@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::process::exit;
 use std::time::Duration;
 
+use super::faults::read_kind;
+use super::history::Kind;
 use super::worlds::Worlds;
 
 const HELP: &str = "\
@@ -19,6 +21,8 @@ removes and adds nodes, and holds every answer, every pop and every GET against 
   --binary PATH  the binary to check (default: the one that cargo built)
   --lateness     also fail where a pop without a fault near it comes more than 100 ms late
   --calm         no faults
+  --faults LIST  only these: kill, freeze, stop, resync, members, kill-all, disk, clock
+                 (default: all that the machine and --with allow)
   --with LIST    what there is besides plain timers, with commas between: all, none, or some of
                  journal  nodes keep timers on disk; all nodes are killed at one moment
                  tls      nodes speak TLS with each other
@@ -45,6 +49,8 @@ pub struct Options {
     pub judges_lateness: bool,
     pub is_calm: bool,
     pub worlds: Worlds,
+    /// The faults that are drawn. Empty: all.
+    pub faults: Vec<Kind>,
     /// Whether only the names of the tests are printed.
     pub list: bool,
     /// Names of the tests to run. Empty: all tests.
@@ -64,6 +70,7 @@ impl Options {
             judges_lateness: false,
             is_calm: false,
             worlds: Worlds::default(),
+            faults: Vec::new(),
             list: false,
             filters: Vec::new(),
         };
@@ -80,6 +87,11 @@ impl Options {
                 },
                 "--lateness" => options.judges_lateness = true,
                 "--calm" => options.is_calm = true,
+                "--faults" => {
+                    let list = words.next().unwrap_or_default();
+                    let kinds: Result<Vec<_>, _> = list.split(',').map(read_kind).collect();
+                    options.faults = kinds.unwrap_or_else(|error| end(&error));
+                }
                 "--with" => {
                     let list = words.next().unwrap_or_default();
                     options.worlds = Worlds::read(&list).unwrap_or_else(|error| end(&error));

@@ -62,8 +62,8 @@ pub fn run(options: &Options, seed: u64) -> bool {
         } else {
             // The load ends between two faults, when all nodes run and all copies are in place.
             let draw = Stream::new(seed, Purpose::Faults);
-            let faults = &is_over;
-            let ends = scope.spawn(|| Faults::new(&nodes, &recorder, draw, faults).run());
+            let (faults, wanted) = (&is_over, &options.faults);
+            let ends = scope.spawn(|| Faults::new(&nodes, &recorder, draw, faults, wanted).run());
             thread::sleep(options.load());
             is_over.store(true, Ordering::SeqCst);
             ends.join().expect("the faults do not panic");

@@ -58,7 +58,7 @@ fn take(
         recorder.with(|history| history.troubles.push((at, format!("callback: {head:?}"))));
         return Reaction::BytesThenClose(Vec::new());
     };
-    let mut is_first =
+    let is_first =
         || refused.lock().expect("no thread panics with it").insert((timer, write, sequence));
     let status = match manner {
         Manner::FailsFirst if is_first() => 503,
