@@ -119,6 +119,9 @@ pub struct CallbackLimits {
     /// Most hosts per core whose pops run or wait at the same time. A pop for a further host is put
     /// off.
     pub hosts_per_core_max: u32,
+    /// Most callbacks of one core that run at the same time, at all hosts together: as many as the
+    /// core has files for (`node::files`).
+    pub places_per_core_max: u32,
     /// Most pops of one core that wait for one host. At this number new timers for the host are
     /// refused with 503.
     pub queue_per_host_max: u32,
@@ -173,6 +176,7 @@ impl Default for CallbackLimits {
             timeout_ms: 2_000,
             connections_per_host_max: 64,
             hosts_per_core_max: 16_384,
+            places_per_core_max: u32::MAX,
             queue_per_host_max: 4_000_000,
             retry_first_ms: 100,
             retry_max_ms: 5_000,
