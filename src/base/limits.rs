@@ -135,7 +135,7 @@ pub struct CallbackLimits {
     /// Milliseconds after which an idle callback connection closes.
     pub idle_timeout_ms: u64,
     /// Milliseconds for which a core uses the addresses of a host name before it looks the name up
-    /// again.
+    /// again. The system's resolver tells no lifetime; the caches that it asks keep it.
     pub resolve_ttl_ms: u64,
     /// Longest time for which a tombstone stays, in milliseconds, whatever the timer's interval.
     pub tombstone_ms_max: u64,
@@ -182,7 +182,7 @@ impl Default for CallbackLimits {
             retry_max_ms: 5_000,
             give_up_ms: 60_000,
             idle_timeout_ms: 30_000,
-            resolve_ttl_ms: 30_000,
+            resolve_ttl_ms: 5_000,
             tombstone_ms_max: 24 * 3600 * 1000,
             timer_headers: true,
             dead_letters: DeadLetterLimits::default(),

@@ -236,9 +236,7 @@ impl Shard {
                 _ => self.pop_failed(now, (ticket.slot, outcome), 0, outbox),
             }
         }
-        while let Some(host) = self.records.hosts_mut().next_short() {
-            self.start_waiting(now, host, outbox);
-        }
+        self.start_short(now, outbox);
         self.start_waiting(now, ticket.host, outbox);
     }
 
@@ -261,6 +259,16 @@ impl Shard {
         }
         self.records.hosts_mut().list_if_troubled(host);
         self.list_if_short(host);
+    }
+
+    /// Starts pops of hosts that wait for a place of the core, as far as places are free.
+    #[inline]
+    pub(super) fn start_short(&mut self, now: Now, outbox: &mut Outbox) {
+        while !self.pops.is_stopping
+            && let Some(host) = self.records.hosts_mut().next_short()
+        {
+            self.start_waiting(now, host, outbox);
+        }
     }
 
     /// Lists a host whose pops wait for a place of the core.

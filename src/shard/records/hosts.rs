@@ -339,7 +339,8 @@ impl Hosts {
         entry.in_flight += 1;
         entry.pace.add(tick);
         let (flow, is_proven) = (entry.flow, entry.is_proven);
-        self.core_places.take(is_proven);
+        let is_first = entry.in_flight == 1;
+        self.core_places.take(is_proven, is_first);
         if flow != FlowId::NONE {
             self.flows.take(flow);
         }
@@ -438,7 +439,7 @@ impl Hosts {
         }
     }
 
-    fn prove(&mut self, host: HostId, is_proven: bool) {
+    pub(super) fn prove(&mut self, host: HostId, is_proven: bool) {
         let entry = self.get_mut(host);
         entry.is_proven = is_proven;
         let (authority, in_flight) = (entry.authority, entry.in_flight);
