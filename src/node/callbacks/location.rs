@@ -158,3 +158,104 @@ impl Named {
         self.is_open
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+    use std::sync::{Arc, Mutex};
+    use std::thread::sleep;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    const HOST: HostId = HostId(3);
+
+    fn named() -> Location {
+        Location::of(Host::Name("moves.example"), 80)
+    }
+
+    fn at(text: &str) -> SocketAddr {
+        text.parse().expect("an address")
+    }
+
+    /// A resolver whose lookups find what stands in the list.
+    fn resolver() -> (Resolver, Arc<Mutex<IpAddr>>) {
+        let where_it_is = Arc::new(Mutex::new(at("10.0.0.1:80").ip()));
+        let found = Arc::clone(&where_it_is);
+        let lookup = Arc::new(move |_: &str| vec![*found.lock().expect("no panic")]);
+        let started = Resolver::start_with(vec![Box::new(|| ())], 4, lookup);
+        let resolver = started.expect("threads can be started").remove(0);
+        (resolver, where_it_is)
+    }
+
+    fn answer(resolver: &Resolver) -> Found {
+        let began = Instant::now();
+        loop {
+            if let Some(resolved) = resolver.next() {
+                return resolved.found;
+            }
+            assert!(began.elapsed() < Duration::from_secs(30), "no answer");
+            sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn next(location: &mut Location, ms: u64, resolver: &Resolver) -> Next {
+        let (limits, everywhere) = (CallbackLimits::default(), Destinations::default());
+        location.next(HOST, MonoNs(0).plus_ms(ms), resolver, &limits, &everywhere)
+    }
+
+    fn is_open(location: &Location) -> bool {
+        matches!(location, Location::Named(named) if named.is_open)
+    }
+
+    #[test]
+    fn a_host_that_does_not_answer_is_looked_for_at_once_and_found_where_it_has_moved() {
+        let (resolver, where_it_is) = resolver();
+        let mut location = named();
+        assert!(matches!(next(&mut location, 0, &resolver), Next::Asked));
+        let found = answer(&resolver);
+        assert_eq!(location.found("other.example", &found), None);
+        assert_eq!(location.found("moves.example", &found), Some(false), "it was nowhere before");
+        let first = at("10.0.0.1:80");
+        assert!(matches!(next(&mut location, 1, &resolver), Next::Address(it) if it == first));
+        let doubt = |location: &mut Location, ms: u64, fresh_ms: u64| {
+            location.ask_if_old(HOST, MonoNs(0).plus_ms(ms), &resolver, fresh_ms);
+        };
+        doubt(&mut location, 999, 1_000);
+        assert!(!is_open(&location), "at most once a second");
+        *where_it_is.lock().expect("no panic") = at("10.0.0.2:80").ip();
+        let mut ms = 1_000;
+        loop {
+            doubt(&mut location, ms, 1_000);
+            assert!(is_open(&location));
+            // The resolver remembers an answer for half a second of the real clock.
+            let found = answer(&resolver);
+            let has_moved = location.found("moves.example", &found) == Some(true);
+            if has_moved {
+                break;
+            }
+            assert!(ms < 1_000_000, "it is never found");
+            ms += 1_000;
+            sleep(Duration::from_millis(20));
+        }
+        let second = at("10.0.0.2:80");
+        assert!(matches!(next(&mut location, ms, &resolver), Next::Address(it) if it == second));
+        assert!(!is_open(&location), "its answer is fresh");
+        let ttl_ms = CallbackLimits::default().resolve_ttl_ms;
+        assert!(matches!(next(&mut location, ms + ttl_ms, &resolver), Next::Address(_)));
+        assert!(is_open(&location), "asked again in the background");
+    }
+
+    #[test]
+    fn a_lookup_for_which_there_is_no_place_is_asked_for_again() {
+        let (resolver, _) = resolver();
+        let mut location = named();
+        assert!(matches!(next(&mut location, 0, &resolver), Next::Asked));
+        answer(&resolver);
+        assert_eq!(location.found("moves.example", &Found::Lacking), Some(false));
+        assert!(matches!(next(&mut location, 1, &resolver), Next::Asked), "not: it is nowhere");
+        // A name that has no address is nowhere for a while.
+        location.found("moves.example", &Found::Addresses(Vec::new()));
+        assert!(matches!(next(&mut location, 2, &resolver), Next::Nowhere));
+    }
+}
