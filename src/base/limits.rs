@@ -119,6 +119,9 @@ pub struct CallbackLimits {
     /// Most hosts per core whose pops run or wait at the same time. A pop for a further host is put
     /// off.
     pub hosts_per_core_max: u32,
+    /// Most callbacks of one core that run at the same time, at all hosts together: as many as the
+    /// core has files for (`node::files`).
+    pub places_per_core_max: u32,
     /// Most pops of one core that wait for one host. At this number new timers for the host are
     /// refused with 503.
     pub queue_per_host_max: u32,
@@ -132,7 +135,7 @@ pub struct CallbackLimits {
     /// Milliseconds after which an idle callback connection closes.
     pub idle_timeout_ms: u64,
     /// Milliseconds for which a core uses the addresses of a host name before it looks the name up
-    /// again.
+    /// again. The system's resolver tells no lifetime; the caches that it asks keep it.
     pub resolve_ttl_ms: u64,
     /// Longest time for which a tombstone stays, in milliseconds, whatever the timer's interval.
     pub tombstone_ms_max: u64,
@@ -173,12 +176,13 @@ impl Default for CallbackLimits {
             timeout_ms: 2_000,
             connections_per_host_max: 64,
             hosts_per_core_max: 16_384,
+            places_per_core_max: u32::MAX,
             queue_per_host_max: 4_000_000,
             retry_first_ms: 100,
             retry_max_ms: 5_000,
             give_up_ms: 60_000,
             idle_timeout_ms: 30_000,
-            resolve_ttl_ms: 30_000,
+            resolve_ttl_ms: 5_000,
             tombstone_ms_max: 24 * 3600 * 1000,
             timer_headers: true,
             dead_letters: DeadLetterLimits::default(),

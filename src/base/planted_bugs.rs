@@ -198,6 +198,16 @@ pub enum Bug {
     JournalSkipsDeletedLetter = 124,
     /// A journal does not hear that a dead letter is tried again.
     JournalSkipsReplay = 125,
+    /// What this node lacks for an attempt counts as a failure of the host.
+    LackCountsAgainstHost = 127,
+    /// An attempt that this node could not make counts as one that failed.
+    LackCountsAsAttempt = 128,
+    /// A pop is given up because this node lacks a lane for its host.
+    LackGivesUp = 129,
+    /// A host that hangs gets the last place of a core.
+    HungHostTakesLastPlace = 130,
+    /// A place of a core that gets free is given to nobody who waits for one.
+    FreedPlaceWakesNobody = 131,
 }
 
 impl Bug {
@@ -209,7 +219,7 @@ impl Bug {
     }
 
     /// The bugs that the simulator of one node must find.
-    pub const ONE_NODE: [Bug; 31] = [
+    pub const ONE_NODE: [Bug; 36] = [
         Bug::DrainOneTooFew,
         Bug::FileTwoAhead,
         Bug::RepeatForOffByOne,
@@ -241,6 +251,11 @@ impl Bug {
         Bug::ReplacementStaysPaused,
         Bug::PopWhilePausedArmsNext,
         Bug::RunRepeatsRunning,
+        Bug::LackCountsAgainstHost,
+        Bug::LackCountsAsAttempt,
+        Bug::LackGivesUp,
+        Bug::HungHostTakesLastPlace,
+        Bug::FreedPlaceWakesNobody,
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.

@@ -13,7 +13,7 @@ use crate::node::list_orders::Ordered;
 use crate::ring::{Completion, Errno, Mailbox, Ring, RingError, now};
 use crate::shard::effects::{Attempt, CallbackOutcome, Ticket};
 
-use crate::node::callbacks::lanes::Lanes;
+use crate::node::callbacks::lanes::{Ended, Lanes};
 use crate::node::callbacks::policy::{Destinations, Rules};
 use crate::node::clients::table::Clients;
 use crate::node::commands::{Command, Commands};
@@ -95,14 +95,14 @@ impl Driver for Engine {
     }
 
     fn next_ended(&mut self) -> Option<(Ticket, CallbackOutcome)> {
-        if self.callbacks.has_said() {
-            self.note_answers();
-        }
-        let (ticket, outcome) = self.callbacks.next_finished()?;
+        let ended = self.callbacks.next_finished()?;
         let disk = self.disk.as_ref();
         let wall = || disk.map_or_else(now, |disk| disk.now(now())).wall;
-        self.callbacks.note_end(ticket.host, outcome, wall);
-        Some((ticket, outcome))
+        self.callbacks.note_end(&ended, wall);
+        if ended.said.is_some() {
+            self.note_answer(&ended);
+        }
+        Some((ended.ticket, ended.outcome))
     }
 
     fn present(&self, _began: Now) -> Now {
@@ -157,11 +157,12 @@ impl Driver for Engine {
 }
 
 impl Engine {
-    /// Tells the shard what servers said to attempts that failed.
+    /// Tells the shard what a server said to an attempt, just before the shard is told that the
+    /// attempt has ended: so nothing said to another pop takes its place.
     #[cold]
-    fn note_answers(&mut self) {
-        while let Some((ticket, status, answer)) = self.callbacks.next_said() {
-            self.core.shard_mut().note_answer(&ticket, status, &answer);
+    fn note_answer(&mut self, ended: &Ended) {
+        if let (Some(status), Some(answer)) = (ended.status, &ended.said) {
+            self.core.shard_mut().note_answer(&ended.ticket, status, answer);
         }
     }
 
@@ -268,12 +269,13 @@ impl Engine {
     /// Gives the resolver's answers to the parts that asked.
     fn resolved(&mut self, now: Now) {
         let mut io = Io { now, ring: &mut self.ring };
-        while let Some(Resolved { asker, name, addresses }) = self.resolver.next() {
-            let found = (name.as_str(), addresses);
+        while let Some(Resolved { asker, name, found }) = self.resolver.next() {
             match asker {
-                Asker::Host(host) => self.callbacks.resolved(&mut io, host, found),
+                Asker::Host(host) => self.callbacks.resolved(&mut io, host, (&name, found)),
                 Asker::Peer(peer) => {
-                    self.clients.service.gate.resolved(found.0, &found.1);
+                    let addresses = found.addresses();
+                    self.clients.service.gate.resolved(&name, addresses);
+                    let found = (name.as_str(), addresses.to_vec());
                     self.peers.resolved(&mut io, &mut self.core, peer, found);
                 }
             }

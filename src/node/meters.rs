@@ -330,6 +330,12 @@ meters! {
     callback_lanes: Gauge,
     /// Times that a due pop found all lanes taken and was put off.
     pops_without_lane: Counter,
+    /// Times that due pops of a host found no place for callbacks on their core, which has as many as
+    /// the process may open files for, and waited for one.
+    pops_without_place: Counter,
+    /// Attempts that this node could not make because it lacked something: a file, a local port,
+    /// memory, a place for looking up the host's name, time for the handshake. The pop was put off.
+    pops_lacking: Counter,
     /// Times that a due pop waited because of the rule of its destination: for its rate, for a
     /// place, or for the end of a pause.
     pops_held_by_rule: Counter,

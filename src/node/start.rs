@@ -11,7 +11,7 @@ use tracing::{error, info, warn};
 
 use crate::base::ids::{NodeInstance, ShardCount, ShardIndex, mix};
 use crate::base::jobs::JobPlaces;
-use crate::base::limits::SHARDS_MAX;
+use crate::base::limits::{CallbackLimits, SHARDS_MAX};
 use crate::base::quota::Quotas;
 use crate::base::time::Now;
 use crate::cluster::view::{MembershipError, View};
@@ -694,7 +694,10 @@ impl Seat {
             records_max: settings.limits.timers_max.div_ceil(shards),
             store_bytes_max: settings.limits.store_bytes_max.div_ceil(shards),
             pops_per_turn_max: settings.limits.pops_per_turn_max as usize,
-            callbacks: settings.callbacks.clone(),
+            callbacks: CallbackLimits {
+                places_per_core_max: self.connections_max,
+                ..settings.callbacks.clone()
+            },
             tags_max: settings.limits.tags_max as usize,
             cluster: settings.cluster.clone(),
             view: self.view.clone(),

@@ -11,6 +11,22 @@ impl Errno {
     pub(super) fn of(error: &std::io::Error) -> Errno {
         Errno(error.raw_os_error().unwrap_or(libc::EIO))
     }
+
+    /// Whether this machine or process lacks what the call needs, so that the failure says nothing
+    /// of the other end: descriptors, memory, or room in a table of the kernel. A lack of local
+    /// ports is told apart by [`Errno::is_without_address`].
+    pub fn is_lack(self) -> bool {
+        matches!(
+            self.0,
+            libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::EAGAIN
+        )
+    }
+
+    /// Whether no local address and port is left for a connection. To an address that was reached
+    /// before that is a lack of ports. Otherwise this machine may have no address of that kind.
+    pub fn is_without_address(self) -> bool {
+        self.0 == libc::EADDRNOTAVAIL
+    }
 }
 
 impl std::fmt::Display for Errno {

@@ -67,6 +67,10 @@ pub struct Counters {
     pub missed: u64,
     /// Times that a due pop found all lanes taken and was put off.
     pub without_lane: u64,
+    /// Times that a host with due pops found no place of the core, so that they wait.
+    pub without_place: u64,
+    /// Attempts that this node could not make because it lacked something.
+    pub without_means: u64,
     /// Times that a due pop waited because of the rule of its destination.
     pub held_by_rule: u64,
     /// Results of callbacks whose timer was replaced or deleted meanwhile.

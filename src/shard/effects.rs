@@ -294,6 +294,9 @@ pub enum CallbackOutcome {
     /// The host had closed a kept-alive connection before any byte of an answer. This is no failure
     /// of the host. The attempt is made again at once, on another connection.
     Stale,
+    /// This node could not make the attempt: it lacked a file, a port, memory, or time for the
+    /// name or the handshake. The host was not asked. Nothing is counted against host or pop.
+    Lacking,
 }
 
 impl CallbackOutcome {
@@ -307,6 +310,7 @@ impl CallbackOutcome {
             Self::Denied => 4,
             Self::Stale => 5,
             Self::Gone => 6,
+            Self::Lacking => 9,
             Self::Later(RetryAfter::Seconds(seconds)) => 7 + (u64::from(seconds) << 4),
             Self::Later(RetryAfter::At(unix_s)) => 8 + (u64::from(unix_s) << 4),
         }

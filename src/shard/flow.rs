@@ -71,6 +71,7 @@ impl Shard {
         self.counters.held_by_rule += u64::from(self.records.hosts().get(host).has_rule());
         self.records.transition(slot, Next::Ready(host));
         self.records.hosts_mut().queue(host);
+        self.list_if_short(host);
     }
 
     /// Starts waiting pops of a host that has a rule, and of others that have the same rule.
@@ -88,6 +89,7 @@ impl Shard {
             self.start_flow(now, flow, outbox);
         }
         self.records.hosts_mut().list_if_troubled(host);
+        self.list_if_short(host);
     }
 
     /// Starts waiting pops as far as a rule and the places of its hosts allow.
@@ -101,6 +103,7 @@ impl Shard {
             if hosts.get(host).waiting() == 0 || !hosts.may_start(host, tick) {
                 hosts.end_turn(flow, true);
                 hosts.list_if_troubled(host);
+                self.list_if_short(host);
                 continue;
             }
             if looks == 0 {

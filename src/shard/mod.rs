@@ -211,6 +211,8 @@ impl Shard {
         self.turns.at = tick;
         self.notice_absence();
         self.turns.ticked_at = tick;
+        self.records.hosts_mut().begin_turn(tick);
+        self.start_short(now, outbox);
         self.turn_flows(now, outbox);
         self.turn_wheel(now, tick, outbox);
         self.hosts_in_trouble(now, outbox);
@@ -341,8 +343,13 @@ impl Shard {
         let shown = earlier(self.lists.next_wake(), self.collect.next_wake());
         let asked = earlier(self.reconcile.next_wake(), self.questions.next_wake());
         let wake = earlier(self.records.next_wake(), earlier(shown, asked));
-        if self.records.hosts().has_rules() {
-            earlier(wake, self.records.hosts().flows_wake())
+        let hosts = self.records.hosts();
+        let wake = match hosts.waits_for_tick() {
+            true => earlier(wake, Some(self.turns.at + 1)),
+            false => wake,
+        };
+        if hosts.has_rules() {
+            earlier(wake, hosts.flows_wake())
         } else {
             wake
         }

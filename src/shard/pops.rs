@@ -91,32 +91,32 @@ impl Shard {
         if let Some(host) = host.filter(|host| hosts.is_paused(*host)) {
             return self.wait_at_host(slot, host);
         }
-        let (is_held_back, may_start) = match host.map(|host| (host, hosts.get(host))) {
+        let (is_in_trouble, takes_one) = match host.map(|host| (host, hosts.get(host))) {
             Some((host, entry)) => {
                 let is_next = entry.waiting() == 0 || entry.is_in_trouble();
-                (entry.is_in_trouble(), is_next && hosts.may_start(host, tick))
+                (entry.is_in_trouble(), is_next && hosts.takes_one_more(host, tick))
             }
-            // All lanes are taken: the pop waits as for a host in trouble.
-            None => (true, false),
+            // All lanes are taken. That says nothing of the host.
+            None => (false, true),
         };
+        let may_start = takes_one && host.is_some_and(|host| hosts.has_place(host));
         self.counters.without_lane += u64::from(host.is_none());
         if record.attempts == 0 && self.is_missed(tick, &record) {
             self.counters.missed += 1;
             return self.pop_over(now, slot, false, outbox);
         }
+        let is_held_back = is_in_trouble || host.is_none();
         if is_held_back || record.attempts > 0 {
             self.pops.oldest_failing.see(self.records.due(&record));
             let give_up_at = self.give_up_at(&record);
             // After a long turn even a new pop may be past this moment. A pop that may be tried is
-            // not given up untried.
-            if tick >= give_up_at && (record.attempts > 0 || !may_start) {
+            // not given up untried, nor is one that this node alone keeps from being tried.
+            let is_kept = may_start || takes_one && !is_planted(Bug::LackGivesUp);
+            if tick >= give_up_at && (record.attempts > 0 || !is_kept) {
                 return self.give_up(now, slot, GivenUp::Age, outbox);
             }
         }
-        let is_stuck = !may_start
-            && is_held_back
-            && self.has_backup(&record)
-            && self.policy_of(&record).is_none();
+        let is_stuck = !may_start && is_held_back && self.is_left_to_others(&record);
         if is_stuck || has_waited && self.is_next_ranks_turn(tick, &record) {
             return self.hand_over(tick, slot);
         }
@@ -124,9 +124,31 @@ impl Shard {
             Some(host) if may_start && self.records.hosts_mut().may_begin(host, now) => {
                 self.attempt(now, slot, &record, host, outbox);
             }
-            Some(host) if !is_held_back => self.wait_at_host(slot, host),
-            _ => self.back_off(tick, slot, &record, None),
+            Some(host) if !is_in_trouble => self.wait_at_host(slot, host),
+            Some(_) if may_start || !takes_one => self.back_off(tick, slot, &record, None),
+            _ => self.put_off(tick, slot, &record),
         }
+    }
+
+    /// Whether another rank tries a pop that this one cannot try.
+    fn is_left_to_others(&self, record: &Record) -> bool {
+        self.has_backup(record) && self.policy_of(record).is_none()
+    }
+
+    /// Files a slot that is in no list until this node may have what it lacks for the pop: a lane,
+    /// a file, a port, memory. However long that takes, the pop is not given up for it.
+    fn put_off(&mut self, tick: Tick, slot: Slot, record: &Record) {
+        let spread_ms = mix(record.id.0 ^ tick.0) % (DEFERRED_MS_MIN / 2);
+        self.records.transition(slot, Next::BackingOff(tick + DEFERRED_MS_MIN + spread_ms));
+    }
+
+    /// Handles that this node could not make an attempt, because it lacked something.
+    fn lacked(&mut self, tick: Tick, slot: Slot) {
+        let record = *self.records.get(slot);
+        if self.is_left_to_others(&record) {
+            return self.hand_over(tick, slot);
+        }
+        self.put_off(tick, slot, &record);
     }
 
     /// Asks for the callback of a slot that is in no list.
@@ -172,7 +194,10 @@ impl Shard {
             CallbackOutcome::Unreachable | CallbackOutcome::TimedOut => {
                 hosts.failed(ticket.host, tick);
             }
-            CallbackOutcome::Denied | CallbackOutcome::Stale => {}
+            CallbackOutcome::Lacking if is_planted(Bug::LackCountsAgainstHost) => {
+                hosts.failed(ticket.host, tick);
+            }
+            CallbackOutcome::Denied | CallbackOutcome::Stale | CallbackOutcome::Lacking => {}
         }
         if !self.is_current(&ticket) {
             if !self.ends_before_action(now, (&ticket, outcome), outbox) {
@@ -200,6 +225,9 @@ impl Shard {
                     let record = *self.records.get(ticket.slot);
                     self.attempt(now, ticket.slot, &record, ticket.host, outbox);
                 }
+                CallbackOutcome::Lacking if !is_planted(Bug::LackCountsAsAttempt) => {
+                    self.lacked(tick, ticket.slot);
+                }
                 CallbackOutcome::Gone if self.end_by_server(now, ticket.slot, outbox) => {}
                 CallbackOutcome::Later(after) => {
                     let pause_ms = Self::asked_pause_ms(now, after);
@@ -208,6 +236,7 @@ impl Shard {
                 _ => self.pop_failed(now, (ticket.slot, outcome), 0, outbox),
             }
         }
+        self.start_short(now, outbox);
         self.start_waiting(now, ticket.host, outbox);
     }
 
@@ -229,6 +258,24 @@ impl Shard {
             }
         }
         self.records.hosts_mut().list_if_troubled(host);
+        self.list_if_short(host);
+    }
+
+    /// Starts pops of hosts that wait for a place of the core, as far as places are free.
+    #[inline]
+    pub(super) fn start_short(&mut self, now: Now, outbox: &mut Outbox) {
+        while !self.pops.is_stopping
+            && let Some(host) = self.records.hosts_mut().next_short()
+        {
+            self.start_waiting(now, host, outbox);
+        }
+    }
+
+    /// Lists a host whose pops wait for a place of the core.
+    #[inline]
+    pub(super) fn list_if_short(&mut self, host: HostId) {
+        let is_new = self.records.hosts_mut().list_if_short(host);
+        self.counters.without_place += u64::from(is_new);
     }
 
     /// Whether the record is in the state that the ticket was written for and waits for this
@@ -515,7 +562,6 @@ impl Shard {
     /// - The pause doubles with the failures of the timer, or is what its policy says, and at least
     ///   what the server asked for. A pop with a policy that was put off has made its pause before.
     /// - For a host in trouble the pause lasts until the next probe at least.
-    /// - Without a lane the pause is longer.
     /// - The pause is spread by the id, so that a herd does not come back as one.
     /// - No pause goes beyond the moment of giving up.
     fn back_off(&mut self, tick: Tick, slot: Slot, record: &Record, asked_ms: Option<u64>) {
@@ -533,7 +579,7 @@ impl Shard {
             None => (limits.retry_first_ms << doublings).min(limits.retry_max_ms),
         };
         let host = self.records.hosts().host_of(record.authority);
-        if host.is_none_or(Host::is_in_trouble) {
+        if host.is_some_and(Host::is_in_trouble) {
             let probe_ms = host.map_or(0, |host| host.probe_at - tick);
             pause_ms = pause_ms.max(probe_ms).max(DEFERRED_MS_MIN);
         }
@@ -557,6 +603,7 @@ impl Shard {
                 self.counters.timed_out += 1;
             }
             CallbackOutcome::Stale => self.counters.stale += 1,
+            CallbackOutcome::Lacking => self.counters.without_means += 1,
         }
     }
 }

@@ -365,6 +365,53 @@ fn each_look_at_a_pop_without_a_lane_is_counted() {
     assert_eq!(cluster.shard(0).counters.without_lane, 6, "each is looked at once more");
 }
 
+/// No age ends a pop that only this node kept from being tried.
+#[test]
+fn what_this_node_lacks_counts_against_nobody() {
+    let mut cluster = Cluster::new(1, true);
+    let id = cluster.create(0, (1, 1), 1);
+    cluster.now_ms = START_MS + 2_000 + CallbackLimits::default().give_up_ms;
+    let now = cluster.now();
+    let shard = cluster.shard(0);
+    let slot = shard.find(id).expect("it is held");
+    let mut outbox = Outbox::default();
+    for _ in 0..3 * SUSPECT_FAILURES {
+        shard.records.take_out(slot);
+        shard.pop(now, slot, false, &mut outbox);
+        let attempt = outbox.attempts.pop().expect("it is tried");
+        assert_eq!(attempt.number, 1);
+        shard.callback_finished(now, attempt.ticket, CallbackOutcome::Lacking, &mut outbox);
+        let record = shard.records.get(slot);
+        assert_eq!((record.state, record.attempts), (State::BackingOff, 0));
+        assert_eq!(shard.records.hosts().get(attempt.ticket.host).failures(), 0);
+    }
+    let counters = &shard.counters;
+    assert_eq!((counters.given_up, counters.failed, counters.retried), (0, 0, 0));
+    assert_eq!(counters.without_means, u64::from(3 * SUSPECT_FAILURES));
+}
+
+#[test]
+fn a_pop_without_a_lane_is_not_given_up_for_it() {
+    let mut cluster = Cluster::new(1, true);
+    let now = cluster.now();
+    let mut config = cluster.shard(0).config.clone();
+    config.callbacks.hosts_per_core_max = 1;
+    config.callbacks.give_up_ms = 100;
+    cluster.nodes[0].shard = Some(Shard::new(config, now));
+    cluster.hung = Some(0);
+    let content = content();
+    for host in 0..2 {
+        let authority = format!("host-{host}:80");
+        let definition = Definition { authority: &authority, ..definition((1, 1), 1, &content) };
+        let answer = cluster.ask(0, Request::Create(definition));
+        assert!(matches!(answer, Answer::Done { .. }), "{answer:?}");
+    }
+    cluster.run_until(5);
+    let counters = &cluster.shard(0).counters;
+    assert!(counters.without_lane > 3, "{counters:?}");
+    assert_eq!(counters.given_up, 0);
+}
+
 /// The rank did nothing since it was dead. A timer now and then is given back to it all the same.
 /// Behind another rank it makes no pop late.
 #[test]

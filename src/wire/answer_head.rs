@@ -100,6 +100,18 @@ pub fn parse_answer_head(
     }
 }
 
+/// The status of the status line that `bytes` begin with. `None`: they begin with none, or its end
+/// has not arrived. What follows it is not looked at. Cost: the bytes of the line.
+pub fn parse_status_line(bytes: &[u8]) -> Option<u16> {
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    let line = bytes.get(..=end)?;
+    // With the empty line behind it, the line is a whole head.
+    let head = [line, b"\r\n"].concat();
+    let mut response = Response::new(&mut []);
+    let is_whole = response.parse(&head).ok()?.is_complete() && line.ends_with(b"\r\n");
+    response.code.filter(|status| is_whole && *status >= 100)
+}
+
 fn interpret(response: &Response<'_, '_>, head_bytes: usize) -> Result<AnswerHead, AnswerError> {
     let status = response.code.unwrap_or_default();
     if status < 100 {

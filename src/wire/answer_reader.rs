@@ -1,7 +1,9 @@
-//! Reads the answer of a callback server as it arrives. The status decides. The body is thrown
-//! away, up to a limit; of a failure the first bytes can be kept.
+//! Reads the answer of a callback server as it arrives. The status decides: once its line has
+//! arrived, the answer counts, whatever follows or does not follow. Headers say where the answer
+//! ends, so a head that is too long, has too many headers, or is cut off, ends the connection and
+//! nothing else. The body is thrown away, up to a limit; of a failure the first bytes can be kept.
 
-use crate::wire::answer_head::{RetryAfter, parse_answer_head};
+use crate::wire::answer_head::{RetryAfter, parse_answer_head, parse_status_line};
 use crate::wire::chunked::ChunkedDecoder;
 use crate::wire::dead_letter::LETTER_ANSWER_BYTES_MAX;
 use crate::wire::request_head::{Framing, HeadProgress};
@@ -48,6 +50,15 @@ pub struct Verdict {
     pub retry_after: Option<RetryAfter>,
 }
 
+impl Verdict {
+    /// What the status line of a final answer says, if `bytes` begin with a whole one.
+    #[cold]
+    fn of_line(bytes: &[u8]) -> Option<Verdict> {
+        let status = parse_status_line(bytes).filter(|status| *status >= 200)?;
+        Some(Verdict { status, retry_after: None })
+    }
+}
+
 /// Reads one answer. A connection needs a new reader for each answer.
 #[derive(Debug)]
 pub struct AnswerReader {
@@ -92,7 +103,7 @@ impl AnswerReader {
     /// there is no such answer.
     pub fn said(&self) -> Option<(u16, &[u8])> {
         let kept = self.kept.as_ref()?;
-        let verdict = self.verdict?;
+        let verdict = self.end()?;
         match verdict.status {
             200..300 => self.tells_success.then_some((verdict.status, &[])),
             status => Some((status, kept)),
@@ -112,10 +123,10 @@ impl AnswerReader {
         self.take(&kept)
     }
 
-    /// What an answer says that was cut off, by the server or by a timeout. `None`: the head is not
-    /// complete.
+    /// What an answer says that was cut off, by the server or by a timeout. `None`: its status line
+    /// is not complete.
     pub fn end(&self) -> Option<Verdict> {
-        self.verdict
+        self.verdict.or_else(|| Verdict::of_line(&self.partial))
     }
 
     fn take(&mut self, input: &[u8]) -> Progress {
@@ -152,7 +163,11 @@ impl AnswerReader {
                     self.partial.extend_from_slice(rest);
                     return Progress::Partial;
                 }
-                Err(_) => return Progress::Garbage,
+                Err(_) => {
+                    let Some(verdict) = Verdict::of_line(rest) else { return Progress::Garbage };
+                    self.verdict = Some(verdict);
+                    return Progress::Complete { verdict, reusable: false };
+                }
             }
         }
         self.skip_body(&input[at..])
@@ -317,6 +332,34 @@ mod tests {
         let mut reader = AnswerReader::default();
         reader.feed(b"HTTP/1.1 500 X\r\nContent-Length: 2\r\n\r\nno");
         assert_eq!(reader.said(), None, "nobody asked for it");
+    }
+
+    #[test]
+    fn a_status_that_has_arrived_counts_whatever_is_wrong_with_the_rest_of_the_head() {
+        let line = "HTTP/1.1 503 Busy\r\n";
+        let closing = Progress::Complete { verdict: said(503), reusable: false };
+        for rest in [
+            "X: y\r\n".repeat(65) + "\r\n",
+            "X: y\r\n".repeat(10_000),
+            format!("X: {}\r\n\r\n", "y".repeat(HEAD_BYTES_MAX)),
+            "Content-Length: 1\r\nContent-Length: 2\r\n\r\n".to_owned(),
+            "no header\r\n\r\n".to_owned(),
+            "X: y\n\r\n".to_owned(),
+        ] {
+            assert_eq!(read(format!("{line}{rest}").as_bytes()), closing, "{rest:.40}");
+        }
+        let cut_off = |bytes: &str| {
+            let mut reader = AnswerReader::keeping(false);
+            assert_eq!(reader.feed(bytes.as_bytes()), Progress::Partial, "{bytes}");
+            assert_eq!(reader.said().map(|(status, _)| status), reader.end().map(|it| it.status));
+            reader.end()
+        };
+        assert_eq!(cut_off(line), Some(said(503)));
+        assert_eq!(cut_off("HTTP/1.1 200 OK\r\nServer: x\r\nContent-Le"), Some(said(200)));
+        assert_eq!(cut_off("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 X\r\n"), Some(said(204)));
+        for bytes in ["HTTP/1.1 200 OK", "HTTP/1.1 20", "HTTP/1.1 100 Continue\r\n", "HTT"] {
+            assert_eq!(cut_off(bytes), None, "{bytes}");
+        }
     }
 
     #[test]

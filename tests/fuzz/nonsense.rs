@@ -393,6 +393,7 @@ impl World {
             CallbackOutcome::Rejected,
             CallbackOutcome::Unreachable,
             CallbackOutcome::TimedOut,
+            CallbackOutcome::Lacking,
         ]);
         self.handle(Event::CallbackFinished { ticket, outcome });
     }

@@ -340,6 +340,7 @@ impl CoreDriver {
             away_since: self.away_since,
         };
         let late = if world.options.has_stalls { f64::from(world.options.shards) } else { 0.0 };
+        world.model.reporting[usize::from(core)] = world.reports.in_flight(core);
         world.model.attempt(&begun, world.options.callbacks.connections_per_host_max, late)?;
         let host = world.host_of(name);
         self.hosts.insert(ticket.host, host);
@@ -352,10 +353,13 @@ impl CoreDriver {
             [ticket.id.0, name as u64, ticket.sequence, ticket.version.0],
         );
         let wall_s = (world.wall().0 / 1_000) as u32;
-        let outcome = outcome_of(world.options.seed, key, &ending, wall_s);
+        let (outcome, after_ns) = match world.lacks_something(key) {
+            true => (CallbackOutcome::Lacking, LACK_NS),
+            false => (outcome_of(world.options.seed, key, &ending, wall_s), ending.after_ns),
+        };
         world.running.push(Running { ticket, name, host, outcome });
         let attempt = world.running.len() - 1;
-        world.schedule(world.now_ns + ending.after_ns, Event::Ended { core, attempt });
+        world.schedule(world.now_ns + after_ns, Event::Ended { core, attempt });
         Ok(())
     }
 
@@ -373,6 +377,7 @@ impl CoreDriver {
         }
         self.letters_are_bounded(world)?;
         let places = world.options.callbacks.connections_per_host_max;
+        world.model.reporting[own] = world.reports.in_flight(self.own);
         world.model.sleeps(own, tick, until, places)?;
         if !world.options.has_stalls {
             world.model.goes_on(own, tick, places)?;
@@ -468,11 +473,14 @@ impl Turn<'_> {
         }
     }
 
-    /// Checks R3: one callback that ends lets no more callbacks begin than its host has
-    /// connections.
+    /// Checks R3: one callback that ends lets no more callbacks begin than its host has connections,
+    /// and as many of hosts that had no place.
     fn few_have_begun(&mut self) {
         let begun = std::mem::take(&mut self.begun);
-        if begun > self.world.options.callbacks.connections_per_host_max as usize {
+        let callbacks = &self.world.options.callbacks;
+        let is_limited = callbacks.places_per_core_max < u32::MAX;
+        let hosts = if is_limited { self.world.options.hosts as usize + 1 } else { 0 };
+        if begun > callbacks.connections_per_host_max as usize + hosts {
             self.note(broken("R3", format!("{begun} callbacks begin as one ends")));
         }
     }

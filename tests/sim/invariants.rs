@@ -103,9 +103,16 @@ impl Model {
         if (number == 1) != (failed == 0) {
             return broken("T9", format!("{story}: {failed} failures, attempt {number}"));
         }
-        let host = &mut self.hosts[usize::from(begun.core)][wish.host as usize];
-        host.in_flight += 1;
+        let taken = self.taken(usize::from(begun.core)) + 1;
         let is_again = write.stale_in_a_row > 0;
+        let host = &mut self.hosts[usize::from(begun.core)][wish.host as usize];
+        if taken > self.places_per_core {
+            return broken("R1", format!("{story}: {taken} callbacks on one core"));
+        }
+        if host.in_flight > 0 && taken == self.places_per_core && !is_again {
+            return broken("R4", format!("{story}: takes the last place beside its own"));
+        }
+        host.in_flight += 1;
         if host.in_flight > u64::from(places) {
             return broken("R1", format!("{story}: {} callbacks at one host", host.in_flight));
         }
@@ -174,7 +181,7 @@ impl Model {
         let has_waited = is_next && looks_at + WAITED_MS <= unruled_at;
         let next_due = due.saturating_add(wish.interval_ms);
         let is_missed = sequence < write.pops() && next_due <= begun.now.mono.tick_floor().0;
-        if has_waited && is_missed && write.cron().is_none() && !host.held_back_since(due) {
+        if has_waited && is_missed && write.cron().is_none() && !host.was_kept_since(due) {
             return broken("F6", format!("{story}: due at {due}, no rule since {unruled_at}"));
         }
         Ok(())
@@ -233,6 +240,8 @@ impl Model {
         match outcome {
             CallbackOutcome::Delivered => has_ended = write.pop_over(now),
             CallbackOutcome::Stale => write.pop = Pop::Waiting,
+            // It is looked at again after a pause. Nothing is counted.
+            CallbackOutcome::Lacking => write.pop = Pop::Failed,
             CallbackOutcome::Gone if policy.is_some() => {
                 tally.gone_min += u64::from(is_certain);
                 tally.gone_max += 1;
@@ -279,7 +288,7 @@ impl Model {
                 !self.may_have_ended(*id, tick) && !self.may_wait_for_next(*id, tick)
             });
             let Some(&(by, id)) = overdue.next() else { continue };
-            if self.must_start(host, by, tick, places) {
+            if self.must_start(core, host, by, tick, places) {
                 let what = format!(
                     "timer {id:x} was to pop by {by}, core {core} sleeps at {tick}; \
                      host {number} has {} callbacks, {} failures, ended at {}",
@@ -341,7 +350,17 @@ impl Model {
     }
 
     /// Reports whether the host must not be idle, because a pop was to begin at tick `by`.
-    fn must_start(&self, host: &HostMirror, by: u64, tick: u64, places: u32) -> bool {
+    fn must_start(
+        &self,
+        core: usize,
+        host: &HostMirror,
+        by: u64,
+        tick: u64,
+        places: u32,
+    ) -> bool {
+        if !self.has_place(core, host) {
+            return false;
+        }
         if host.is_in_trouble() && !host.is_ruled {
             let by = by.max(host.ended_at).max(host.ruled_at.unwrap_or(0)) + 2 * self.look_ms;
             return host.in_flight == 0 && tick > by;
@@ -350,7 +369,7 @@ impl Model {
             return false;
         }
         let by = host.ruled_at.map_or(by, |at| by.max(at + self.look_ms));
-        let by = host.troubled_at.map_or(by, |at| by.max(at + self.look_ms));
+        let by = by.max(host.held_back_until() + self.look_ms);
         host.in_flight < u64::from(places) && tick > by
     }
 
@@ -438,6 +457,7 @@ impl Tally {
                 self.timed_out += 1;
             }
             CallbackOutcome::Stale => self.stale += 1,
+            CallbackOutcome::Lacking => self.without_means += 1,
             CallbackOutcome::Denied => unreachable!("hosts of this world are denied to nobody"),
         }
     }
@@ -456,7 +476,7 @@ impl HostMirror {
             | CallbackOutcome::Gone
             | CallbackOutcome::Later(_) => self.failures = 0,
             CallbackOutcome::Unreachable | CallbackOutcome::TimedOut => self.failures += 1,
-            CallbackOutcome::Denied | CallbackOutcome::Stale => {}
+            CallbackOutcome::Denied | CallbackOutcome::Stale | CallbackOutcome::Lacking => {}
         }
         if self.is_in_trouble() {
             self.troubled_at = Some(tick);

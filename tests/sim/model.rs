@@ -228,6 +228,8 @@ pub struct HostMirror {
     pub failures: u32,
     /// The tick at which the host was last seen in trouble.
     pub troubled_at: Option<u64>,
+    /// The tick at which pops of the core were last put off for want of a lane.
+    pub put_off_at: Option<u64>,
     /// The tick at which an attempt last ended.
     pub ended_at: u64,
     /// Duties: the tick by which an attempt must have begun, and the timer.
@@ -247,9 +249,19 @@ impl HostMirror {
         was_ruled || self.held_back_since(tick)
     }
 
-    /// Whether the host was in trouble, or without a lane.
+    /// Whether the host was in trouble. What the node lacks is no reason to give a pop up.
     pub fn held_back_since(&self, tick: u64) -> bool {
         self.is_in_trouble() || self.troubled_at.is_some_and(|at| at >= tick)
+    }
+
+    /// Whether the host was in trouble, or perhaps without a lane.
+    pub fn was_kept_since(&self, tick: u64) -> bool {
+        self.held_back_since(tick) || self.put_off_at.is_some_and(|at| at >= tick)
+    }
+
+    /// The tick from which on nothing held the host's pops back.
+    pub fn held_back_until(&self) -> u64 {
+        self.troubled_at.max(self.put_off_at).unwrap_or(0)
     }
 }
 
@@ -265,6 +277,7 @@ pub struct Tally {
     pub failed: u64,
     pub timed_out: u64,
     pub stale: u64,
+    pub without_means: u64,
     pub retried: u64,
     pub attempts: u64,
     pub given_up_min: u64,
@@ -293,6 +306,9 @@ pub struct Model {
     pub windows: Windows,
     pub give_up_ms: u64,
     pub has_clock_steps: bool,
+    /// The places of a core for callbacks, and by core how many reports have one.
+    pub places_per_core: u64,
+    pub reporting: Vec<u64>,
     has_stalls: bool,
     /// What the wall clock shows when the run begins.
     pub wall_ms: u64,
@@ -317,6 +333,8 @@ impl Model {
             windows: Windows::default(),
             give_up_ms: options.callbacks.give_up_ms,
             has_clock_steps: options.has_clock_steps,
+            places_per_core: options.callbacks.places_per_core_max.into(),
+            reporting: vec![0; cores],
             has_stalls: options.has_stalls,
             wall_ms: options.wall_ms,
             look_ms: longest + longest / 2 + 2,
@@ -363,13 +381,26 @@ impl Model {
                 !self.may_have_ended(*id, tick) && !self.may_wait_beside_rule(*id, tick)
             });
             let Some(&(by, id)) = overdue.next() else { continue };
-            let settled = host.troubled_at.map_or(0, |at| at + self.look_ms).max(host.ended_at);
+            let settled = (host.held_back_until() + self.look_ms).max(host.ended_at);
             let by = by.max(after).max(settled) + self.look_ms;
-            if !host.is_in_trouble() && host.in_flight < u64::from(places) && tick > by {
+            let has_place = host.in_flight < u64::from(places) && self.has_place(core, host);
+            if !host.is_in_trouble() && has_place && tick > by {
                 return broken("F4", format!("timer {id:x} waits at {tick}, at {by} it may begin"));
             }
         }
         Ok(())
+    }
+
+    /// Whether a core certainly has a place for a callback of a host: it has enough of them, or the
+    /// host has none and few are taken.
+    pub fn has_place(&self, core: usize, host: &HostMirror) -> bool {
+        let all = self.places_per_core;
+        all == u32::MAX.into() || host.in_flight == 0 && self.taken(core) < all - all / 8
+    }
+
+    /// The places of a core that are taken.
+    pub fn taken(&self, core: usize) -> u64 {
+        self.hosts[core].iter().map(|host| host.in_flight).sum::<u64>() + self.reporting[core]
     }
 
     /// Notes that a client asks for a write of an id.
@@ -516,12 +547,16 @@ impl Model {
 
     /// Notes that pops of some hosts of a core were put off for want of a lane.
     pub fn put_off(&mut self, core: u16, tick: u64) {
-        self.hosts[usize::from(core)].iter_mut().for_each(|host| host.troubled_at = Some(tick));
+        self.hosts[usize::from(core)].iter_mut().for_each(|host| host.put_off_at = Some(tick));
     }
 
     /// Checks R4: pops are put off only while other hosts need their lanes. A host whose pops wait
     /// has callbacks, or is in trouble.
     pub fn is_crowded(&self, core: u16, hosts_max: usize) -> Checked {
+        if self.places_per_core < u32::MAX.into() {
+            // Hosts whose pops wait for a place of the core need their lanes as well.
+            return Ok(());
+        }
         let hosts = &self.hosts[usize::from(core)];
         let is_busy = |host: &&HostMirror| {
             host.in_flight > 0 || host.is_in_trouble() || host.is_ruled || host.ruled_at.is_some()

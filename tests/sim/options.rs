@@ -14,6 +14,8 @@ use super::calendar;
 
 /// The key of what is drawn for dead letters.
 const DEAD_LETTERS: u64 = u64::MAX;
+/// The key of what is drawn for what nodes lack.
+const LACKS: u64 = u64::MAX - 1;
 
 /// The options of a run.
 #[derive(Clone, Debug)]
@@ -57,6 +59,8 @@ pub struct Options {
     pub is_crowd: bool,
     /// Whether some timers have their pops reported. Their host needs a lane of its own.
     pub has_reports: bool,
+    /// The chance that the node lacks something for an attempt: a file, a port, memory.
+    pub lack_percent: u64,
 }
 
 impl Options {
@@ -70,6 +74,12 @@ impl Options {
             plain: false,
         };
         options.has_reports = options.callbacks.hosts_per_core_max > 8 && draw.chance(50);
+        // Calendars leave out what they miss. Their model does not know of pops that wait so long.
+        let draw = &mut Stream::keyed(seed, Purpose::Rarities, LACKS);
+        if !options.has_calendars && draw.chance(40) {
+            options.callbacks.places_per_core_max = draw.pick(&[1, 2, 3, 5, 8]) as u32;
+            options.lack_percent = draw.pick(&[0, 0, 30, 95]);
+        }
         options
     }
 
@@ -111,6 +121,7 @@ impl Options {
             audit_every: 24,
             is_crowd: false,
             has_reports: false,
+            lack_percent: 0,
         }
     }
 
@@ -142,6 +153,7 @@ impl Options {
             audit_every: 2_000,
             is_crowd: true,
             has_reports: false,
+            lack_percent: 0,
             ..Self::draw(seed)
         }
     }

@@ -35,6 +35,8 @@ const ANSWER_STALLED_NS: u64 = 50_000_000_000;
 const CLEAN_AFTER_MS: u64 = 20_000;
 /// How long after the end of faults everything must have ended.
 const QUIET_MS: u64 = 400_000;
+/// Keys what is drawn for lacks otherwise than what is drawn for answers.
+const LACKS: u64 = 1 << 63;
 /// The names of the cleaning client's requests begin here.
 const CLEANING: usize = 1 << 30;
 /// How many events make a run endless.
@@ -224,6 +226,13 @@ impl World {
         result
     }
 
+    /// Whether the node lacks something for an attempt. In the end nothing is lacking.
+    pub fn lacks_something(&self, key: u64) -> bool {
+        let (percent, key) = (self.options.lack_percent, key ^ LACKS);
+        let draw = &mut Stream::keyed(self.options.seed, Purpose::Rarities, key);
+        percent > 0 && !self.is_healed && draw.chance(percent)
+    }
+
     /// Begins the attempt at a report, which is taken.
     pub fn begin_report(&mut self, core: u16, ticket: Ticket) {
         self.trace.add(self.now_ns, "report", [ticket.id.0, ticket.version.0, 0, 0]);
@@ -373,6 +382,7 @@ impl World {
             ("failed", sum.failed, tally.failed),
             ("timed out", sum.timed_out, tally.timed_out),
             ("stale", sum.stale, tally.stale + withheld),
+            ("without means", sum.without_means, tally.without_means),
         ];
         if let Some((what, counted, known)) = exact.iter().find(|(_, a, b)| a != b) {
             return broken("T10", format!("{what}: counted {counted}, happened {known}"));
@@ -415,6 +425,7 @@ impl World {
             sum.failed += held.failed;
             sum.timed_out += held.timed_out;
             sum.stale += held.stale;
+            sum.without_means += held.without_means;
             sum.retried += held.retried;
             sum.given_up += held.given_up;
             sum.outdated += held.outdated;

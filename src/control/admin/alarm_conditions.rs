@@ -65,7 +65,7 @@ const CRITICAL: Severity = Severity::Critical;
 const WARNING: Severity = Severity::Warning;
 
 /// All conditions.
-pub(super) const CONDITIONS: [Condition; 27] = [
+pub(super) const CONDITIONS: [Condition; 28] = [
     Condition {
         name: "writes-refused",
         severity: CRITICAL,
@@ -216,8 +216,17 @@ pub(super) const CONDITIONS: [Condition; 27] = [
         test: Test::GrowsBy(1),
         figure: |core| core.pops_without_lane.get(),
         what: "More callback hosts than callbacks.hosts_per_core_max have pops at the same time.",
-        effect: "Pops of the hosts beyond are late by 500 ms and more, or given up.",
+        effect: "Pops of the hosts beyond are late by 500 ms and more.",
         remedy: "Find out who names so many hosts; raise callbacks.hosts_per_core_max.",
+    },
+    Condition {
+        name: "callbacks-lacking",
+        severity: WARNING,
+        test: Test::GrowsBy(1),
+        figure: |core| core.pops_without_place.get() + core.pops_lacking.get(),
+        what: "Callbacks lack files, ports or memory of this node.",
+        effect: "Pops are late. None is given up for it.",
+        remedy: "Raise the limit of open files (LimitNOFILE); find the hosts that hang.",
     },
     Condition {
         name: "callbacks-denied",

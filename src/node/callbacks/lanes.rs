@@ -6,21 +6,22 @@
 //! deadline.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::base::ids::HostId;
+use crate::base::ids::{HostId, Slot};
 use crate::base::limits::CallbackLimits;
 use crate::base::slots::Slots;
 use crate::base::time::{MonoNs, WallMs};
-use crate::ring::{Completion, Received, Ring, SocketId};
+use crate::ring::{Completion, Errno, Received, Ring, SocketId};
 use crate::shard::Shard;
 use crate::shard::effects::{Attempt, CallbackOutcome, Ticket};
+use crate::store::links::{Fifo, Links};
 use crate::wire::callback_uri::{Host, host_and_port, is_secure, parse_authority};
 
 use crate::node::buffer_pool::BufferPool;
 use crate::node::callbacks::dialling::{Dialling, Failure, NO_AUTHORITIES};
 use crate::node::callbacks::failing::FailingHosts;
+use crate::node::callbacks::location::{Location, Next};
 use crate::node::callbacks::policy::{Denial, Destinations};
 use crate::node::callbacks::request::{
     CallbackRequest, Sender, USUAL_HEADERS, write_request, write_special_request,
@@ -30,7 +31,7 @@ use crate::node::callbacks::signing::{Pop, Signer};
 use crate::node::deadlines::{Deadline, Deadlines};
 use crate::node::io::Io;
 use crate::node::owner::Owner;
-use crate::node::resolver::threads::{Asker, Resolver};
+use crate::node::resolver::threads::{Found, Resolver};
 use crate::tls::connector::Connector;
 use crate::wire::answer_reader::{AnswerReader, Progress, Verdict};
 use crate::wire::wall_time::WallTimeWriter;
@@ -38,8 +39,8 @@ use crate::wire::wall_time::WallTimeWriter;
 /// Number of request buffers kept for reuse; below it the largest kept buffer in bytes.
 const POOL_MAX: usize = 1_024;
 const POOLED_BYTES_MAX: usize = 64 << 10;
-/// How many connections a search for an idle one looks at, at most.
-const LOOKS_MAX: u32 = 64;
+/// Least pause in ms between two questions for the name of a host.
+const ASK_AGAIN_MS: u64 = 1_000;
 
 /// An attempt that waits for its connection, with its request.
 #[derive(Debug)]
@@ -55,23 +56,6 @@ pub(super) struct Call {
     tries: usize,
 }
 
-/// Where the host of a lane is.
-#[derive(Debug)]
-enum Location {
-    /// The authority has an IP address.
-    Fixed(SocketAddr),
-    /// The authority has a name. `asked` is when the resolver was last asked for it, `is_open`
-    /// whether the resolver still owes the answer, `next` counts through the addresses.
-    Named {
-        name: String,
-        port: u16,
-        addresses: Vec<SocketAddr>,
-        asked: Option<MonoNs>,
-        is_open: bool,
-        next: usize,
-    },
-}
-
 #[derive(Debug)]
 pub(super) struct Lane {
     /// The authority of the callback URIs.
@@ -79,6 +63,10 @@ pub(super) struct Lane {
     /// The name or address that the server's certificate must have. `None`: there is no TLS.
     pub(super) server: Option<Box<str>>,
     location: Location,
+    /// Whether a connection to the host has stood since the lane was made.
+    has_stood: bool,
+    /// Counts the moves of the host to other addresses.
+    moves: u32,
     /// `" HTTP/1.1"`, `Host` and the other headers that all callbacks of the host share.
     head: Vec<u8>,
     /// Places of connections without a request, the most recently used last.
@@ -87,8 +75,19 @@ pub(super) struct Lane {
     unresolved: Vec<Call>,
     /// Whether the host has failed since its last success.
     is_failing: bool,
-    /// The status of the last answer that was no success, until its attempt has ended.
-    status: Option<u16>,
+}
+
+/// An attempt that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// The attempt.
+    pub ticket: Ticket,
+    /// How it ended.
+    pub outcome: CallbackOutcome,
+    /// The status of the answer; `None`: there was none.
+    pub status: Option<u16>,
+    /// The first bytes of the answer, if the shard wants to know what was said.
+    pub said: Option<Box<[u8]>>,
 }
 
 #[derive(Debug)]
@@ -116,8 +115,9 @@ pub(super) struct CallbackConnection {
     pub(super) is_sending: bool,
     /// TLS, where the lane speaks it.
     pub(super) secured: Option<Box<Secured>>,
-    /// [`Lanes::age`] when it was opened.
+    /// [`Lanes::age`] and [`Lane::moves`] when it was opened.
     age: u32,
+    moves: u32,
     deadline: Deadline,
 }
 
@@ -126,8 +126,10 @@ pub struct Lanes {
     pub(super) lanes: Vec<Option<Lane>>,
     pub(super) connections: Slots<CallbackConnection>,
     open_max: usize,
-    /// Where the last search for an idle connection ended.
-    evict_at: u32,
+    /// Connections of which nothing is expected, the one that has been so for longest first: these
+    /// give way to new ones.
+    spare: Fifo,
+    links: Links,
     deadlines: Deadlines,
     due: Vec<u32>,
     /// Deadlines of calls that wait, or waited, for the name of a host, with the host's number.
@@ -147,9 +149,7 @@ pub struct Lanes {
     limits: CallbackLimits,
     times: WallTimeWriter,
     pub(super) pool: BufferPool,
-    pub(super) finished: Vec<(Ticket, CallbackOutcome)>,
-    /// What servers said to attempts that failed: status, and the first bytes of the answer.
-    said: Vec<(Ticket, u16, Box<[u8]>)>,
+    pub(super) finished: Vec<Ended>,
 }
 
 impl Lanes {
@@ -159,7 +159,8 @@ impl Lanes {
             lanes: Vec::new(),
             connections: Slots::new(),
             open_max: open_max as usize,
-            evict_at: 0,
+            spare: Fifo::new(),
+            links: Links::new(),
             deadlines: Deadlines::new(now),
             due: Vec::new(),
             resolving: BTreeSet::new(),
@@ -174,7 +175,6 @@ impl Lanes {
             times: WallTimeWriter::default(),
             pool: BufferPool::new(POOL_MAX, POOLED_BYTES_MAX),
             finished: Vec::new(),
-            said: Vec::new(),
         }
     }
 
@@ -240,7 +240,11 @@ impl Lanes {
         let ticket = attempt.ticket;
         let call = Call { ticket, request, deadline, keeps_answer, tells_success, tries: 0 };
         match lane.idle.pop() {
-            Some(place) => self.send(io.ring, place, call, true),
+            Some(place) => {
+                let fresh_ms = self.limits.resolve_ttl_ms;
+                lane.location.ask_if_old(host, io.now.mono, &self.resolver, fresh_ms);
+                self.send(io.ring, place, call, true);
+            }
             None => self.open_connection(io, call),
         }
     }
@@ -250,13 +254,13 @@ impl Lanes {
     pub fn on(&mut self, io: &mut Io<'_>, place: u32, completion: Completion) {
         match completion {
             Completion::Connected { socket, result, .. } if self.has(place, socket) => {
-                self.connected(io, place, result.is_ok());
+                self.connected(io, place, result);
             }
             Completion::Received { socket, bytes, .. } if self.has(place, socket) => {
                 self.received(io, place, &bytes);
             }
             Completion::Ended { socket, .. } if self.has(place, socket) => {
-                self.ended(io.ring, place);
+                self.ended(io, place);
             }
             Completion::Sent { socket, buffer, .. } if self.has(place, socket) => {
                 self.sent(io.ring, place, buffer);
@@ -272,7 +276,7 @@ impl Lanes {
 
     /// Handles that a connection stands or failed. A name with several addresses has failed when
     /// all of its addresses have.
-    fn connected(&mut self, io: &mut Io<'_>, place: u32, is_ok: bool) {
+    fn connected(&mut self, io: &mut Io<'_>, place: u32, result: Result<(), Errno>) {
         let Some(connection) = self.connections.at_mut(place) else { return };
         let host = connection.host;
         let State::Connecting(call) = std::mem::replace(&mut connection.state, State::Idle) else {
@@ -280,19 +284,33 @@ impl Lanes {
             // closed.
             unreachable!("a connection is told once that it stands");
         };
-        if is_ok {
+        let lane = self.lanes[host.0 as usize].as_mut().expect("a lane outlives its attempts");
+        let Err(errno) = result else {
+            lane.has_stood = true;
             if connection.secured.is_some() {
                 return self.begin_handshake(io.ring, place, call);
             }
             io.ring.receive(connection.socket);
             return self.send(io.ring, place, call, false);
-        }
+        };
+        let addresses = lane.location.addresses();
+        let is_lack = errno.is_lack() || errno.is_without_address() && lane.has_stood;
         self.drop_connection(io.ring, place);
-        let lane = self.lanes[host.0 as usize].as_ref().expect("a lane outlives its attempts");
-        if call.tries < lane.addresses() {
+        if call.tries < addresses {
             return self.open_connection(io, call);
         }
+        if is_lack {
+            return self.end(call, CallbackOutcome::Lacking);
+        }
+        self.doubt(host, io.now.mono);
         self.end(call, CallbackOutcome::Unreachable);
+    }
+
+    /// Asks again where a host is that does not answer there: it may have moved.
+    pub(super) fn doubt(&mut self, host: HostId, now: MonoNs) {
+        if let Some(Some(lane)) = self.lanes.get_mut(host.0 as usize) {
+            lane.location.ask_if_old(host, now, &self.resolver, ASK_AGAIN_MS);
+        }
     }
 
     /// Takes bytes of a callback server. Whatever they are, they end at most this attempt and its
@@ -315,52 +333,57 @@ impl Lanes {
         progress: Option<(Ticket, Progress)>,
     ) {
         let Some(connection) = self.connections.at(place) else { return };
-        let outcome = match progress {
+        let host = connection.host;
+        match progress {
             Some((_, Progress::Partial)) => return,
-            Some((ticket, Progress::Complete { verdict, reusable })) => {
-                note(&mut self.said, &connection.state);
-                note_status(&mut self.lanes, ticket.host, verdict);
-                self.finished.push((ticket, outcome(verdict)));
+            Some((_, Progress::Complete { reusable, .. })) => {
+                self.finished.extend(answered(&connection.state));
                 if reusable && !connection.is_sending && self.is_of_today(connection) {
                     return self.make_idle(io.now.mono, place);
                 }
                 return self.part(io.ring, place);
             }
-            Some((ticket, Progress::Garbage)) => Some((ticket, CallbackOutcome::Unreachable)),
+            Some((ticket, Progress::Garbage)) => {
+                self.finished.push(Ended::without_answer(ticket, CallbackOutcome::Unreachable));
+                self.doubt(host, io.now.mono);
+            }
             // An answer to no request: nothing that follows on this connection can be trusted.
-            None => None,
-        };
-        self.finished.extend(outcome);
+            None => {}
+        }
         self.drop_connection(io.ring, place);
     }
 
-    /// Whether the connection was opened under the destinations and the connector of now.
+    /// Whether the connection was opened under the destinations, the connector and the addresses of
+    /// now.
     fn is_of_today(&self, connection: &CallbackConnection) -> bool {
         let is_known = |secured: &Secured| secured.age == self.dialling.age;
-        connection.age == self.age && connection.secured.as_deref().is_none_or(is_known)
+        let lane = self.lanes.get(connection.host.0 as usize).and_then(Option::as_ref);
+        connection.age == self.age
+            && lane.is_some_and(|lane| lane.moves == connection.moves)
+            && connection.secured.as_deref().is_none_or(is_known)
     }
 
     /// Handles that a callback server closed the connection or that it broke.
-    pub(super) fn ended(&mut self, ring: &mut Ring, place: u32) {
+    pub(super) fn ended(&mut self, io: &mut Io<'_>, place: u32) {
+        let (now, ring) = (io.now.mono, &mut *io.ring);
         let Some(connection) = self.connections.at_mut(place) else { return };
         let host = connection.host;
         match &connection.state {
             State::Busy { ticket, is_reused, reader } => {
-                let ended = match reader.end() {
-                    Some(verdict) => {
-                        note_status(&mut self.lanes, host, verdict);
-                        outcome(verdict)
-                    }
-                    None if *is_reused && !reader.has_begun => CallbackOutcome::Stale,
-                    None => CallbackOutcome::Unreachable,
+                let is_stale = *is_reused && !reader.has_begun;
+                let outcome = match is_stale {
+                    true => CallbackOutcome::Stale,
+                    false => CallbackOutcome::Unreachable,
                 };
-                note(&mut self.said, &connection.state);
-                self.finished.push((*ticket, ended));
-                if ended == CallbackOutcome::Stale {
+                let (ticket, ended) = (*ticket, answered(&connection.state));
+                if is_stale {
                     // The other idle connections have been idle for longer. The next attempt must
                     // not meet the same.
                     self.drop_idle(ring, host);
+                } else if ended.is_none() {
+                    self.doubt(host, now);
                 }
+                self.finished.push(ended.unwrap_or(Ended::without_answer(ticket, outcome)));
             }
             // Receiving begins when the connection stands, so it cannot have ended before.
             State::Connecting(_) => unreachable!("nothing is received before a connection stands"),
@@ -390,25 +413,19 @@ impl Lanes {
     }
 
     /// Takes the resolver's answer.
-    pub fn resolved(
-        &mut self,
-        io: &mut Io<'_>,
-        host: HostId,
-        (asked_for, found): (&str, Vec<SocketAddr>),
-    ) {
+    pub fn resolved(&mut self, io: &mut Io<'_>, host: HostId, (asked_for, found): (&str, Found)) {
         let lane = self.lanes.get_mut(host.0 as usize).and_then(Option::as_mut);
-        let Some(Lane { location, unresolved, .. }) = lane else { return };
-        let Location::Named { name, addresses, is_open, .. } = location else { return };
-        if *name != asked_for {
-            return;
+        let Some(lane) = lane else { return };
+        let Some(has_moved) = lane.location.found(asked_for, &found) else { return };
+        let waiting = std::mem::take(&mut lane.unresolved);
+        if found == Found::Lacking && lane.location.addresses() == 0 {
+            return waiting.into_iter().for_each(|call| self.end(call, CallbackOutcome::Lacking));
         }
-        *is_open = false;
-        // A name that no longer resolves keeps its last addresses: an old address is better than
-        // none.
-        if !found.is_empty() {
-            *addresses = found;
+        if has_moved {
+            lane.moves = lane.moves.wrapping_add(1);
+            self.drop_idle(io.ring, host);
         }
-        for call in std::mem::take(unresolved) {
+        for call in waiting {
             self.open_connection(io, call);
         }
     }
@@ -423,17 +440,29 @@ impl Lanes {
             if !self.deadlines.is_over(place, &mut connection.deadline, now) {
                 continue;
             }
+            let host = connection.host;
             match &connection.state {
                 State::Connecting(call) => {
-                    self.finished.push((call.ticket, CallbackOutcome::TimedOut));
+                    let ended = Ended::without_answer(call.ticket, CallbackOutcome::TimedOut);
+                    self.finished.push(ended);
+                    self.doubt(host, now);
                 }
-                State::Busy { ticket, reader, .. } => {
-                    let ended = reader.end().map_or(CallbackOutcome::TimedOut, outcome);
-                    note(&mut self.said, &connection.state);
-                    self.finished.push((*ticket, ended));
+                State::Busy { ticket, .. } => {
+                    let ended = answered(&connection.state);
+                    let late = Ended::without_answer(*ticket, CallbackOutcome::TimedOut);
+                    if ended.is_none() {
+                        self.doubt(host, now);
+                    }
+                    self.finished.push(ended.unwrap_or(late));
+                }
+                // The server has done its part, and this core had no time for its own.
+                State::Securing(call) if connection.is_queued() => {
+                    let ended = Ended::without_answer(call.ticket, CallbackOutcome::Lacking);
+                    self.finished.push(ended);
                 }
                 State::Securing(call) => {
-                    self.finished.push((call.ticket, CallbackOutcome::TimedOut));
+                    let ended = Ended::without_answer(call.ticket, CallbackOutcome::TimedOut);
+                    self.finished.push(ended);
                     self.note(place, Failure::Unfinished, "no end of the handshake in time");
                 }
                 State::Idle if connection.secured.is_some() => {
@@ -456,40 +485,30 @@ impl Lanes {
         unresolved.into_iter().chain(self.deadlines.next_wake()).min()
     }
 
-    /// Whether a server said something that the shard wants to know.
-    #[inline(always)]
-    pub fn has_said(&self) -> bool {
-        !self.said.is_empty()
-    }
-
-    /// Takes what a server said to an attempt, if the shard wants to know it. All of it is taken
-    /// before [`Lanes::next_finished`].
-    pub fn next_said(&mut self) -> Option<(Ticket, u16, Box<[u8]>)> {
-        self.said.pop()
-    }
-
     /// Takes note of an attempt that ended, for whoever asks how hosts are. `now` reads the clock.
     #[inline]
-    pub fn note_end(&mut self, host: HostId, outcome: CallbackOutcome, now: impl Fn() -> WallMs) {
-        let Some(Some(lane)) = self.lanes.get_mut(host.0 as usize) else { return };
-        match outcome {
+    pub fn note_end(&mut self, ended: &Ended, now: impl Fn() -> WallMs) {
+        let Some(Some(lane)) = self.lanes.get_mut(ended.ticket.host.0 as usize) else { return };
+        match ended.outcome {
             CallbackOutcome::Delivered if !lane.is_failing => {}
             CallbackOutcome::Delivered => {
-                (lane.is_failing, lane.status) = (false, None);
+                lane.is_failing = false;
                 self.failing.succeeded(&lane.authority);
             }
             // These say nothing of the host, or that it is in order.
-            CallbackOutcome::Denied | CallbackOutcome::Stale | CallbackOutcome::Gone => {}
+            CallbackOutcome::Denied
+            | CallbackOutcome::Stale
+            | CallbackOutcome::Gone
+            | CallbackOutcome::Lacking => {}
             outcome => {
                 lane.is_failing = true;
-                let ended = (outcome, lane.status.take());
-                self.failing.failed(&lane.authority, ended, now());
+                self.failing.failed(&lane.authority, (outcome, ended.status), now());
             }
         }
     }
 
     /// Takes an attempt that ended, in no order.
-    pub fn next_finished(&mut self) -> Option<(Ticket, CallbackOutcome)> {
+    pub fn next_finished(&mut self) -> Option<Ended> {
         self.finished.pop()
     }
 
@@ -516,25 +535,30 @@ impl Lanes {
             return self.end(call, CallbackOutcome::Unreachable);
         }
         let destinations = &self.destinations;
-        let address = match lane.address(host, now, &self.resolver, &self.limits, destinations) {
-            Found::Address(address) => address,
-            Found::Asked => {
+        let address = match lane.location.next(host, now, &self.resolver, &self.limits, destinations)
+        {
+            Next::Address(address) => address,
+            Next::Asked => {
                 self.resolving.insert((call.deadline, host.0));
                 return lane.unresolved.push(call);
             }
-            Found::Nowhere => return self.end(call, CallbackOutcome::Unreachable),
-            Found::Denied(denial) => {
+            Next::Nowhere => return self.end(call, CallbackOutcome::Unreachable),
+            Next::Lacking => return self.end(call, CallbackOutcome::Lacking),
+            Next::Denied(denial) => {
                 if let Some(count) = self.denied.get_mut(denial as usize) {
                     *count += 1;
                 }
                 return self.end(call, CallbackOutcome::Denied);
             }
         };
-        if self.connections.len() >= self.open_max && !self.drop_one_idle(ring) {
-            return self.end(call, CallbackOutcome::Unreachable);
+        let moves = lane.moves;
+        if self.connections.len() >= self.open_max && !self.drop_one_spare(ring) {
+            return self.end(call, CallbackOutcome::Lacking);
         }
-        let Ok(socket) = ring.connect(address, 0) else {
-            return self.end(call, CallbackOutcome::Unreachable);
+        let socket = match ring.connect(address, 0) {
+            Ok(socket) => socket,
+            Err(errno) if errno.is_lack() => return self.end(call, CallbackOutcome::Lacking),
+            Err(_) => return self.end(call, CallbackOutcome::Unreachable),
         };
         call.tries += 1;
         let (deadlines, age) = (&mut self.deadlines, self.age);
@@ -542,14 +566,16 @@ impl Lanes {
         let key = self.connections.insert_with(|key| {
             let deadline = deadlines.begin(key.index, call.deadline);
             let state = State::Connecting(call);
-            CallbackConnection { socket, host, state, is_sending: false, secured, age, deadline }
+            let is_sending = false;
+            CallbackConnection { socket, host, state, is_sending, secured, age, moves, deadline }
         });
+        self.links.ensure(Slot(key.index));
         ring.set_owner(socket, Owner::Callback(key.index).to_bits());
     }
 
     /// Ends an attempt that has no connection.
     pub(super) fn end(&mut self, call: Call, outcome: CallbackOutcome) {
-        self.finished.push((call.ticket, outcome));
+        self.finished.push(Ended::without_answer(call.ticket, outcome));
         self.pool.give_back(call.request);
     }
 
@@ -560,6 +586,9 @@ impl Lanes {
             false => AnswerReader::default(),
         };
         connection.state = State::Busy { ticket: call.ticket, is_reused, reader };
+        if is_reused {
+            self.spare.remove(&mut self.links, Slot(place));
+        }
         self.deadlines.set(place, &mut connection.deadline, call.deadline);
         if let Some(secured) = &mut connection.secured {
             secured.write(&call.request);
@@ -577,6 +606,14 @@ impl Lanes {
         self.deadlines.set(place, &mut connection.deadline, idle_until);
         let lane = self.lanes[connection.host.0 as usize].as_mut();
         lane.expect("a lane outlives its attempts").idle.push(place);
+        self.make_spare(place);
+    }
+
+    /// Notes that nothing is expected of a connection any more.
+    pub(super) fn make_spare(&mut self, place: u32) {
+        if !self.links.is_linked(Slot(place)) {
+            self.spare.push_back(&mut self.links, Slot(place));
+        }
     }
 
     fn drop_idle(&mut self, ring: &mut Ring, host: HostId) {
@@ -587,24 +624,20 @@ impl Lanes {
         }
     }
 
-    /// Makes room for another connection by closing an idle one. Returns `false` when it found
-    /// none.
-    fn drop_one_idle(&mut self, ring: &mut Ring) -> bool {
-        let places = self.connections.places();
-        for _ in 0..LOOKS_MAX.min(places) {
-            self.evict_at = (self.evict_at + 1) % places;
-            let connection = self.connections.at(self.evict_at);
-            if connection.is_some_and(|it| matches!(it.state, State::Idle)) {
-                self.drop_connection(ring, self.evict_at);
-                return true;
-            }
-        }
-        false
+    /// Makes room for another connection by closing the one of which nothing is expected for the
+    /// longest time. Returns `false` when something is expected of all.
+    fn drop_one_spare(&mut self, ring: &mut Ring) -> bool {
+        let Some(place) = self.spare.front() else { return false };
+        self.drop_connection(ring, place.0);
+        true
     }
 
     pub(super) fn drop_connection(&mut self, ring: &mut Ring, place: u32) {
         let Some(connection) = self.connections.remove_at(place) else { return };
         ring.close(connection.socket);
+        if self.links.is_linked(Slot(place)) {
+            self.spare.remove(&mut self.links, Slot(place));
+        }
         if matches!(connection.state, State::Idle) {
             self.forget_idle(connection.host, place);
         }
@@ -626,21 +659,11 @@ impl Lanes {
             self.resolving.pop_first();
             let Some(Some(lane)) = self.lanes.get_mut(host as usize) else { continue };
             for call in lane.unresolved.extract_if(.., |call| now >= call.deadline) {
-                self.finished.push((call.ticket, CallbackOutcome::TimedOut));
+                let ended = Ended::without_answer(call.ticket, CallbackOutcome::TimedOut);
+                self.finished.push(ended);
             }
         }
     }
-}
-
-/// Where to connect to.
-enum Found {
-    Address(SocketAddr),
-    /// The resolver has been asked, and its answer is awaited.
-    Asked,
-    /// The resolver knows no address, or takes no more questions.
-    Nowhere,
-    /// No callback may go to any of the addresses.
-    Denied(Denial),
 }
 
 impl Lane {
@@ -651,76 +674,26 @@ impl Lane {
             Host::Address(address) => address.to_string().into(),
             Host::Name(name) => name.into(),
         });
-        let location = match host {
-            Host::Address(address) => Location::Fixed(SocketAddr::new(address, port)),
-            Host::Name(name) => Location::Named {
-                name: name.to_owned(),
-                port,
-                addresses: Vec::new(),
-                asked: None,
-                is_open: false,
-                next: 0,
-            },
-        };
+        let location = Location::of(host, port);
         let head = format!(" HTTP/1.1\r\nHost: {}\r\n{USUAL_HEADERS}", host_and_port(authority));
         Self {
             authority: authority.into(),
             server,
             location,
+            has_stood: false,
+            moves: 0,
             head: head.into_bytes(),
             idle: Vec::new(),
             unresolved: Vec::new(),
             is_failing,
-            status: None,
         }
     }
+}
 
-    /// How many addresses of the host are known.
-    fn addresses(&self) -> usize {
-        match &self.location {
-            Location::Fixed(_) => 1,
-            Location::Named { addresses, .. } => addresses.len(),
-        }
-    }
-
-    /// Returns the address for the next connection, to which a callback may go. The addresses of a
-    /// name take turns. When the answer of the resolver is too old, the resolver is asked again in
-    /// the background.
-    fn address(
-        &mut self,
-        host: HostId,
-        now: MonoNs,
-        resolver: &Resolver,
-        limits: &CallbackLimits,
-        destinations: &Destinations,
-    ) -> Found {
-        let (name, port, addresses, asked, is_open, next) = match &mut self.location {
-            Location::Fixed(address) => {
-                let judged = destinations.judge(None, *address);
-                return judged.map_or_else(Found::Denied, |()| Found::Address(*address));
-            }
-            Location::Named { name, port, addresses, asked, is_open, next } => {
-                (name, *port, addresses, asked, is_open, next)
-            }
-        };
-        let ttl_ms = if addresses.is_empty() { limits.timeout_ms } else { limits.resolve_ttl_ms };
-        let is_fresh = asked.is_some_and(|asked| now < asked.plus_ms(ttl_ms));
-        if !is_fresh && !*is_open && resolver.ask(Asker::Host(host), name, port) {
-            (*asked, *is_open) = (Some(now), true);
-        }
-        if addresses.is_empty() {
-            return if *is_open { Found::Asked } else { Found::Nowhere };
-        }
-        let mut found = Found::Nowhere;
-        for _ in 0..addresses.len() {
-            *next = (*next + 1) % addresses.len();
-            let address = addresses[*next];
-            match destinations.judge(Some(name), address) {
-                Ok(()) => return Found::Address(address),
-                Err(denial) => found = Found::Denied(denial),
-            }
-        }
-        found
+impl Ended {
+    /// An attempt without an answer.
+    pub(super) fn without_answer(ticket: Ticket, outcome: CallbackOutcome) -> Self {
+        Self { ticket, outcome, status: None, said: None }
     }
 }
 
@@ -731,28 +704,25 @@ impl CallbackConnection {
         let State::Busy { ticket, reader, .. } = &mut self.state else { return None };
         Some((*ticket, reader.feed(bytes)))
     }
-}
 
-/// Notes the status of an answer that is no success.
-#[inline]
-fn note_status(lanes: &mut [Option<Lane>], host: HostId, verdict: Verdict) {
-    if !(200..300).contains(&verdict.status)
-        && let Some(Some(lane)) = lanes.get_mut(host.0 as usize)
-    {
-        lane.status = Some(verdict.status);
+    /// Whether the handshake waits for this core's time.
+    fn is_queued(&self) -> bool {
+        self.secured.as_ref().is_some_and(|secured| secured.is_queued)
     }
 }
 
-/// Notes what the server of a connection said, if it is wanted.
+/// How the attempt of a connection ended, if a status has arrived. `None`: none has, or there is no
+/// attempt.
 #[inline]
-fn note(said: &mut Vec<(Ticket, u16, Box<[u8]>)>, state: &State) {
-    let State::Busy { ticket, reader, .. } = state else { return };
-    if let Some((status, answer)) = reader.said() {
-        said.push((*ticket, status, answer.into()));
-    }
+pub(super) fn answered(state: &State) -> Option<Ended> {
+    let State::Busy { ticket, reader, .. } = state else { return None };
+    let verdict = reader.end()?;
+    let said = reader.said().map(|(_, answer)| answer.into());
+    let (ticket, status) = (*ticket, Some(verdict.status));
+    Some(Ended { ticket, outcome: outcome(verdict), status, said })
 }
 
-pub(super) fn outcome(verdict: Verdict) -> CallbackOutcome {
+fn outcome(verdict: Verdict) -> CallbackOutcome {
     match (verdict.status, verdict.retry_after) {
         (200..300, _) => CallbackOutcome::Delivered,
         (410, _) => CallbackOutcome::Gone,

@@ -9,7 +9,7 @@ use crate::ring::{Received, Ring, monotonic};
 use crate::shard::effects::CallbackOutcome;
 
 use crate::node::callbacks::dialling::{Failure, NO_AUTHORITIES};
-use crate::node::callbacks::lanes::{Call, CallbackConnection, Lanes, State, outcome};
+use crate::node::callbacks::lanes::{Call, CallbackConnection, Ended, Lanes, State, answered};
 use crate::node::callbacks::secured::TooMuch;
 use crate::node::io::Io;
 
@@ -127,7 +127,7 @@ impl Lanes {
         self.dialling.plain = plain;
         // The place is empty now, or has the same connection: none is opened meanwhile.
         if has_ended {
-            return self.ended(io.ring, place);
+            return self.ended(io, place);
         }
         self.flush(io.ring, place);
     }
@@ -165,13 +165,14 @@ impl Lanes {
             State::Connecting(call) | State::Securing(call) => {
                 self.end(call, CallbackOutcome::Unreachable);
             }
-            State::Busy { ticket, reader, .. } => {
-                let ended = reader.end().map_or(CallbackOutcome::Unreachable, outcome);
-                self.finished.push((ticket, ended));
+            state @ State::Busy { ticket, .. } => {
+                let broken = Ended::without_answer(ticket, CallbackOutcome::Unreachable);
+                self.finished.push(answered(&state).unwrap_or(broken));
             }
             State::Idle => self.forget_idle(host, place),
             State::Leaving => {}
         }
+        self.make_spare(place);
         self.leave(ring, place);
     }
 
@@ -193,6 +194,7 @@ impl Lanes {
         if let State::Idle = std::mem::replace(&mut connection.state, State::Leaving) {
             self.forget_idle(host, place);
         }
+        self.make_spare(place);
         self.leave(ring, place);
     }
 

@@ -5,6 +5,7 @@ pub(crate) mod failing;
 pub(crate) mod lanes;
 mod lanes_tls;
 pub(crate) mod listeners;
+pub(crate) mod location;
 pub(crate) mod policy;
 pub mod request;
 mod secured;

@@ -21,6 +21,9 @@ const WAITING_MAX: usize = 8_192;
 const REMEMBERED_MAX: usize = 16_384;
 /// How long in ms a name that failed is not looked up again. Every further failure doubles it.
 const PAUSE_FIRST_MS: u64 = 1_000;
+/// How long in ms a name waits for a place, at most. An attempt has 2 s, so it hears in time that
+/// the lack is this node's.
+const WAIT_MS_MAX: u64 = 1_500;
 /// Most doublings: 32 s.
 const DOUBLINGS_MAX: u32 = 5;
 
@@ -38,6 +41,8 @@ struct Open<A> {
     askers: Vec<A>,
     class: Class,
     is_running: bool,
+    /// Since when the name has been waiting.
+    since: MonoNs,
 }
 
 /// How often a name failed, and when it failed last.
@@ -53,7 +58,18 @@ pub struct Names<A> {
     failing: Remembered<Failing>,
     open: HashMap<Arc<str>, Open<A>>,
     turns: [Turns; 2],
-    refused: Vec<A>,
+    /// Names in the order in which they were asked for, to find those that wait for too long.
+    ages: VecDeque<(MonoNs, Arc<str>)>,
+    refused: Vec<(A, Why)>,
+}
+
+/// Why an asker is told of no address without a lookup.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// The name has just failed.
+    Failed,
+    /// Too many names wait, or this one has waited for too long: this node has no place for it.
+    Lack,
 }
 
 impl<A> Names<A> {
@@ -66,6 +82,7 @@ impl<A> Names<A> {
             failing: Remembered::new(),
             open: HashMap::new(),
             turns: [Turns::new(known), Turns::new(places.saturating_sub(known).max(1))],
+            ages: VecDeque::new(),
             refused: Vec::new(),
         }
     }
@@ -87,20 +104,48 @@ impl<A> Names<A> {
                 false => PAUSE_FIRST_MS << (failing.times - 1).min(DOUBLINGS_MAX),
             };
             if failing.is_some_and(|failing| now < failing.last.plus_ms(pause_ms(failing))) {
-                return self.refused.push(asker);
+                return self.refused.push((asker, Why::Failed));
             }
             let is_known = is_trusted || self.known.get(name).is_some();
             let class = if is_known { Class::Known } else { Class::Unknown };
-            let open = Open { askers: vec![asker], class, is_running: false };
-            self.open.insert(name.into(), open);
+            let open = Open { askers: vec![asker], class, is_running: false, since: now };
+            let name: Arc<str> = name.into();
+            self.ages.push_back((now, name.clone()));
+            self.open.insert(name, open);
         }
         let class = self.open[name].class;
         let lost = self.turns[class as usize].wait(name.into(), failing.is_some());
         let is_lost = |open: &Open<A>| open.class == class && !open.is_running;
         if let Some(lost) = lost.filter(|lost| self.open.get(lost).is_some_and(is_lost)) {
-            let open = self.open.remove(&lost);
-            self.refused.extend(open.into_iter().flat_map(|open| open.askers));
+            self.lose(&lost);
         }
+    }
+
+    /// Tells those who asked for a name that there is no place for it.
+    fn lose(&mut self, name: &str) {
+        let askers = self.open.remove(name).into_iter().flat_map(|open| open.askers);
+        self.refused.extend(askers.map(|asker| (asker, Why::Lack)));
+    }
+
+    /// Ends the waiting of names that have waited for too long. Their places among those that wait
+    /// are passed over when their turns come.
+    pub fn expire(&mut self, now: MonoNs) {
+        while let Some((since, name)) = self.ages.front()
+            && now >= since.plus_ms(WAIT_MS_MAX)
+        {
+            let is_waiting = |open: &Open<A>| !open.is_running && open.since == *since;
+            let name = name.clone();
+            let is_late = self.open.get(&name).is_some_and(is_waiting);
+            self.ages.pop_front();
+            if is_late {
+                self.lose(&name);
+            }
+        }
+    }
+
+    /// When [`Names::expire`] should next be called.
+    pub fn next_wake(&self) -> Option<MonoNs> {
+        self.ages.front().map(|(since, _)| since.plus_ms(WAIT_MS_MAX))
     }
 
     /// Returns the next name to be looked up, if there is a place for it.
@@ -134,9 +179,8 @@ impl<A> Names<A> {
         open.askers
     }
 
-    /// Returns the next asker to be told at once that there is no address: the name has just
-    /// failed, or too many names wait.
-    pub fn refused(&mut self) -> Option<A> {
+    /// Returns the next asker to be told at once that there is no address, and why.
+    pub fn refused(&mut self) -> Option<(A, Why)> {
         self.refused.pop()
     }
 }
@@ -287,24 +331,24 @@ fn group_of(name: &str) -> &str {
 
 /// The names used last, without a list of their order. When enough are remembered they become the
 /// former names. A former name that is not asked for until the next change is forgotten.
-struct Remembered<T> {
+pub struct Remembered<T> {
     present: HashMap<Arc<str>, T>,
     former: HashMap<Arc<str>, T>,
 }
 
 impl<T> Remembered<T> {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { present: HashMap::new(), former: HashMap::new() }
     }
 
-    fn get(&mut self, name: &str) -> Option<&T> {
+    pub fn get(&mut self, name: &str) -> Option<&T> {
         if let Some((name, value)) = self.former.remove_entry(name) {
             self.insert(name, value);
         }
         self.present.get(name)
     }
 
-    fn insert(&mut self, name: Arc<str>, value: T) {
+    pub fn insert(&mut self, name: Arc<str>, value: T) {
         self.former.remove(&name);
         if self.present.len() >= REMEMBERED_MAX && !self.present.contains_key(&name) {
             self.former = std::mem::take(&mut self.present);
@@ -338,7 +382,7 @@ mod tests {
     }
 
     fn refused(names: &mut Names<u32>) -> Vec<u32> {
-        std::iter::from_fn(|| names.refused()).collect()
+        std::iter::from_fn(|| names.refused()).map(|(asker, _)| asker).collect()
     }
 
     /// Resolves all names that are asked for.
@@ -373,6 +417,29 @@ mod tests {
             "asked again, looked up again"
         );
         assert_eq!(names.looked_up(at(2), &name, true), [4]);
+    }
+
+    /// A name that waits behind names that hang is told that this node lacks a place for it. A name
+    /// that is looked up is not: its server is silent.
+    #[test]
+    fn a_name_that_gets_no_place_in_time_is_a_lack_of_this_node() {
+        let mut names = names();
+        for number in 0..PLACES as u32 {
+            names.ask(at(0), &format!("n.g{number}"), false, number);
+        }
+        let running = started(&mut names).len() as u32;
+        assert_eq!(names.next_wake(), Some(at(WAIT_MS_MAX)));
+        names.expire(at(WAIT_MS_MAX - 1));
+        assert_eq!(names.refused(), None);
+        names.expire(at(WAIT_MS_MAX));
+        let mut lost: Vec<_> = std::iter::from_fn(|| names.refused()).collect();
+        lost.sort_by_key(|(asker, _)| *asker);
+        let expected: Vec<_> = (running..PLACES as u32).map(|asker| (asker, Why::Lack)).collect();
+        assert_eq!((lost, names.next_wake()), (expected, None));
+        // Its former place is passed over, and it is looked up once.
+        names.ask(at(2_000), &format!("n.g{running}"), false, 7);
+        assert_eq!(names.looked_up(at(2_000), &"n.g0".into(), true), [0]);
+        assert_eq!(started(&mut names), [Arc::from(format!("n.g{running}"))]);
     }
 
     #[test]

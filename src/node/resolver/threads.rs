@@ -3,9 +3,10 @@
 //! waits for what.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use crossbeam_queue::SegQueue;
 
@@ -14,7 +15,7 @@ use crate::base::time::MonoNs;
 use crate::ring::{Waker, now};
 
 use crate::node::resolver::hosts_file::HostsFile;
-use crate::node::resolver::names::Names;
+use crate::node::resolver::names::{Names, Remembered, Why};
 
 /// Most lookups at once, with a thread each. A thread that waits for a name server costs some
 /// kilobytes.
@@ -24,6 +25,10 @@ pub const LOOKUPS_MAX: usize = 256;
 const EVENTS_MAX: usize = 8_192;
 /// Most addresses kept of one name.
 const ADDRESSES_MAX: usize = 16;
+/// For how long in ms an answer is given to all cores that ask for the same name.
+const RECENT_MS: u64 = 500;
+/// How often in ms the sorting thread looks whether a name has waited for too long, at most.
+const LOOK_EVERY_MS: u64 = 100;
 const HOSTS_FILE: &str = "/etc/hosts";
 
 /// For whom a core asks.
@@ -43,15 +48,34 @@ struct Question {
     port: u16,
 }
 
-/// The system's answer. The addresses are empty if the name could not be resolved.
+/// What a core is told of a name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// These addresses, with the port of the question. None: the name could not be resolved.
+    Addresses(Vec<SocketAddr>),
+    /// Nothing: this node has no place for the lookup, because too many other names hang.
+    Lacking,
+}
+
+impl Found {
+    /// The addresses, if there are any.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        match self {
+            Found::Addresses(addresses) => addresses,
+            Found::Lacking => &[],
+        }
+    }
+}
+
+/// An answer.
 #[derive(Debug)]
 pub struct Resolved {
     /// For whom the core asked.
     pub asker: Asker,
     /// The name that was asked for. The number of a host may belong to another host since.
     pub name: String,
-    /// The addresses of the name, with the port of the question.
-    pub addresses: Vec<SocketAddr>,
+    /// What was found.
+    pub found: Found,
 }
 
 /// What the sorting thread is told.
@@ -89,7 +113,7 @@ pub struct Resolver {
 }
 
 /// Blocks until the addresses of a name are found. Returns none if there are none.
-type Lookup = Arc<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>;
+pub(in crate::node) type Lookup = Arc<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>;
 
 impl Resolver {
     /// Starts the resolver and returns one handle per core, in the order of their wakers. At most
@@ -99,7 +123,7 @@ impl Resolver {
         Self::start_with(wakes.collect(), lookups_max, Arc::new(look_up))
     }
 
-    fn start_with(
+    pub(in crate::node) fn start_with(
         wakes: Vec<Box<dyn Fn() + Send + Sync>>,
         lookups_max: usize,
         lookup: Lookup,
@@ -111,6 +135,7 @@ impl Resolver {
         let (jobs, jobs_taken) = channel();
         let mut sorter = Sorter {
             names: Names::new(lookups_max),
+            recent: Remembered::new(),
             hosts_file: HostsFile::new(HOSTS_FILE),
             inboxes: inboxes.clone(),
             jobs,
@@ -143,6 +168,8 @@ impl Resolver {
 /// The thread that takes all questions and never waits for a name server.
 struct Sorter {
     names: Names<Question>,
+    /// Addresses that were found, and when.
+    recent: Remembered<(MonoNs, Vec<IpAddr>)>,
     hosts_file: HostsFile,
     inboxes: Arc<[Inbox]>,
     jobs: Sender<Arc<str>>,
@@ -156,12 +183,26 @@ struct Sorter {
 
 impl Sorter {
     fn run(&mut self, taken: &Receiver<Event>) {
-        while let Ok(event) = taken.recv() {
-            if !self.take(now().mono, event) {
+        loop {
+            // Names that wait are looked at now and then; with none the thread sleeps.
+            let event = match self.names.next_wake() {
+                Some(_) => taken.recv_timeout(Duration::from_millis(LOOK_EVERY_MS)),
+                None => taken.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            let now = now().mono;
+            let goes_on = match event {
+                Ok(event) => self.take(now, event),
+                Err(error) => error == RecvTimeoutError::Timeout,
+            };
+            if !goes_on {
                 return;
             }
-            while let Some(question) = self.names.refused() {
-                self.answer(question, &[]);
+            self.names.expire(now);
+            while let Some((question, why)) = self.names.refused() {
+                match why {
+                    Why::Failed => self.answer(question, &[]),
+                    Why::Lack => self.tell(question, Found::Lacking),
+                }
             }
             while let Some(name) = self.names.next() {
                 self.begin(name);
@@ -177,6 +218,11 @@ impl Sorter {
                 if let Some(addresses) = self.hosts_file.find(now, &name) {
                     let addresses = addresses.to_vec();
                     self.answer(question, &addresses);
+                } else if let Some((at, addresses)) = self.recent.get(&name)
+                    && now < at.plus_ms(RECENT_MS)
+                {
+                    let addresses = addresses.clone();
+                    self.answer(question, &addresses);
                 } else {
                     let is_trusted = matches!(question.asker, Asker::Peer(_));
                     self.names.ask(now, &name, is_trusted, question);
@@ -184,6 +230,9 @@ impl Sorter {
             }
             Event::LookedUp(name, addresses) => {
                 self.running -= 1;
+                if !addresses.is_empty() {
+                    self.recent.insert(Arc::clone(&name), (now, addresses.clone()));
+                }
                 for question in self.names.looked_up(now, &name, !addresses.is_empty()) {
                     self.answer(question, &addresses);
                 }
@@ -194,10 +243,15 @@ impl Sorter {
     }
 
     fn answer(&self, question: Question, addresses: &[IpAddr]) {
-        let Question { core, asker, name, port } = question;
         let addresses = addresses.iter().take(ADDRESSES_MAX);
-        let addresses = addresses.map(|address| SocketAddr::new(*address, port)).collect();
-        self.inboxes[core].answers.push(Resolved { asker, name, addresses });
+        let addresses = addresses.map(|address| SocketAddr::new(*address, question.port));
+        let found = Found::Addresses(addresses.collect());
+        self.tell(question, found);
+    }
+
+    fn tell(&self, question: Question, found: Found) {
+        let Question { core, asker, name, .. } = question;
+        self.inboxes[core].answers.push(Resolved { asker, name, found });
         (self.inboxes[core].wake)();
     }
 
@@ -307,17 +361,17 @@ mod tests {
             }
         }
         for resolver in [one, other] {
-            assert!(ask(resolver, 1, "LocalHost").addresses[0].ip().is_loopback());
+            assert!(ask(resolver, 1, "LocalHost").found.addresses()[0].ip().is_loopback());
             let resolved = ask(resolver, 2, "known.example");
             let expected = ["10.0.0.1:80", "10.0.0.2:80"].map(|text| text.parse().expect("it is"));
-            assert_eq!(resolved.addresses, expected);
-            assert_eq!(ask(resolver, 3, "New.example.").addresses.len(), 2);
+            assert_eq!(resolved.found.addresses(), expected);
+            assert_eq!(ask(resolver, 3, "New.example.").found.addresses().len(), 2);
         }
         gate.open();
         for _ in 0..SILENT {
-            assert_eq!(answer(other).addresses, []);
+            assert_eq!(answer(other).found.addresses(), []);
         }
-        assert_eq!(ask(other, 5, "N5.all.silent").addresses, [], "refused at once");
+        assert_eq!(ask(other, 0, "N0.all.silent").found.addresses(), [], "refused at once");
         assert!(one.next().is_none());
     }
 

@@ -16,6 +16,7 @@ use crate::store::links::{Fifo, Links};
 
 use super::authorities::{Authorities, AuthorityId};
 use super::flows::{FlowId, Flows};
+use super::places::Places;
 
 /// Failures in a row, at any timer of the host, after which it is suspected. One server that died
 /// behind a balancer of four fails a quarter of the attempts: eight in a row then happen once in 65
@@ -44,8 +45,10 @@ pub struct Host {
     idle_since: Tick,
     /// Whether the host stands in the list of hosts to be emptied.
     listed: bool,
+    /// Whether the host waits for a place of the core.
+    pub(super) is_short: bool,
     /// Whether the host answered when it was called last.
-    is_proven: bool,
+    pub(super) is_proven: bool,
     /// The rule that holds for the host, and whether the host is in the list of the rule.
     pub(super) flow: FlowId,
     pub(super) is_queued: bool,
@@ -120,7 +123,7 @@ impl Host {
     }
 
     fn is_idle(&self) -> bool {
-        self.in_flight == 0 && self.ready.is_empty() && !self.listed
+        self.in_flight == 0 && self.ready.is_empty() && !self.listed && !self.is_short
     }
 }
 
@@ -130,6 +133,7 @@ pub struct Hosts {
     pub(super) authorities: Authorities,
     pub(super) places: Vec<Option<Host>>,
     pub(super) flows: Flows,
+    pub(super) core_places: Places,
     free: Vec<u32>,
     /// Hosts with lanes that have not answered.
     unproven: usize,
@@ -153,6 +157,7 @@ impl Hosts {
             // The vector never moves. The kernel gives its pages as they are used.
             places: Vec::with_capacity(hosts_max),
             flows: Flows::new(own),
+            core_places: Places::new(limits.places_per_core_max),
             free: Vec::new(),
             unproven: 0,
             troubled: Vec::new(),
@@ -270,6 +275,7 @@ impl Hosts {
             probe_at: Tick(0),
             idle_since: now,
             listed: false,
+            is_short: false,
             is_proven,
             flow: self.flows.of(self.authorities.text(authority)),
             is_queued: false,
@@ -332,7 +338,9 @@ impl Hosts {
         let entry = self.get_mut(host);
         entry.in_flight += 1;
         entry.pace.add(tick);
-        let flow = entry.flow;
+        let (flow, is_proven) = (entry.flow, entry.is_proven);
+        let is_first = entry.in_flight == 1;
+        self.core_places.take(is_proven, is_first);
         if flow != FlowId::NONE {
             self.flows.take(flow);
         }
@@ -344,7 +352,8 @@ impl Hosts {
     pub fn give_back_place(&mut self, host: HostId) {
         let entry = self.get_mut(host);
         entry.in_flight -= 1;
-        let flow = entry.flow;
+        let (flow, is_proven) = (entry.flow, entry.is_proven);
+        self.core_places.give_back(is_proven);
         if flow != FlowId::NONE {
             self.flows.keep(flow);
         }
@@ -358,9 +367,14 @@ impl Hosts {
         self.authorities.leave(authority);
     }
 
-    /// Whether a callback may start now. It needs a free place. While the host is in trouble, only
-    /// one probe starts after each pause.
+    /// Whether a callback may start now. It needs a free place at the host and one of the core.
     pub fn may_start(&self, host: HostId, now: Tick) -> bool {
+        self.takes_one_more(host, now) && self.has_place(host)
+    }
+
+    /// Whether the host takes one more callback. It needs a free place. While the host is in
+    /// trouble, only one probe starts after each pause.
+    pub fn takes_one_more(&self, host: HostId, now: Tick) -> bool {
         let host = self.get(host);
         if host.is_in_trouble() {
             return host.in_flight == 0 && now >= host.probe_at;
@@ -425,10 +439,11 @@ impl Hosts {
         }
     }
 
-    fn prove(&mut self, host: HostId, is_proven: bool) {
+    pub(super) fn prove(&mut self, host: HostId, is_proven: bool) {
         let entry = self.get_mut(host);
         entry.is_proven = is_proven;
-        let authority = entry.authority;
+        let (authority, in_flight) = (entry.authority, entry.in_flight);
+        self.core_places.prove(in_flight, is_proven);
         self.authorities.set_proven(authority, is_proven);
         if is_proven { self.unproven -= 1 } else { self.unproven += 1 }
     }
@@ -484,6 +499,7 @@ impl Hosts {
         if unproven != self.unproven || self.len() > self.hosts_max as u64 {
             return Err(format!("{} lanes, {unproven} unproven", self.len()));
         }
+        self.audit_places()?;
         self.audit_flows()
     }
 
@@ -520,9 +536,19 @@ mod tests {
         (host, released)
     }
 
+    /// Lets so many callbacks of a host run.
+    fn run(hosts: &mut Hosts, host: HostId, callbacks: u32) {
+        while hosts.get(host).in_flight > callbacks {
+            hosts.give_back_place(host);
+        }
+        while hosts.get(host).in_flight < callbacks {
+            hosts.take_place(host, AT);
+        }
+    }
+
     fn busy(hosts: &mut Hosts, text: &str) -> HostId {
         let host = admit(hosts, text).0.expect("a lane is free");
-        hosts.get_mut(host).in_flight = 1;
+        run(hosts, host, 1);
         host
     }
 
@@ -551,9 +577,9 @@ mod tests {
         assert_eq!((third, released), (second, vec![HostId(1)]));
         assert_eq!(hosts.authority(HostId(1)), "c");
         assert_eq!(admit(&mut hosts, "a"), (Some(first), vec![]), "who has a lane keeps it");
-        hosts.get_mut(HostId(1)).in_flight = 1;
+        run(&mut hosts, HostId(1), 1);
         assert_eq!(admit(&mut hosts, "d"), (None, vec![]));
-        hosts.get_mut(first).in_flight = 0;
+        run(&mut hosts, first, 0);
         assert_eq!(admit(&mut hosts, "d"), (Some(first), vec![first]));
         assert_eq!((hosts.len(), hosts.authorities.len()), (2, 4));
     }
@@ -608,7 +634,7 @@ mod tests {
             busy(&mut hosts, &format!("silent{number}"));
         }
         assert_eq!(admit(&mut hosts, "silent6"), (None, vec![]), "six of eight are theirs");
-        hosts.get_mut(good).in_flight = 0;
+        run(&mut hosts, good, 0);
         assert_eq!(admit(&mut hosts, "silent6"), (None, vec![]), "not that of one that answers");
         let another = admit(&mut hosts, "another").0;
         assert_eq!(another, None, "one that was never called is as they are");
@@ -616,7 +642,7 @@ mod tests {
         let known = hosts.authorities.enter("known").0;
         hosts.authorities.set_proven(known, true);
         assert_eq!(admit(&mut hosts, "known"), (Some(HostId(7)), vec![]));
-        hosts.get_mut(HostId(7)).in_flight = 1;
+        run(&mut hosts, HostId(7), 1);
         let also = hosts.authorities.enter("also known").0;
         hosts.authorities.set_proven(also, true);
         assert_eq!(admit(&mut hosts, "also known"), (Some(good), vec![good]));
@@ -641,9 +667,9 @@ mod tests {
                 hosts.authorities.set_proven(known, true);
                 admit(&mut hosts, &format!("h{number}")).0
             });
-            hosts.get_mut(host.expect("a lane is free")).in_flight = 1;
+            run(&mut hosts, host.expect("a lane is free"), 1);
         }
-        hosts.get_mut(HostId(500)).in_flight = 0;
+        run(&mut hosts, HostId(500), 0);
         hosts.evict_at = 0;
         let mut tries = 0;
         let found = loop {
@@ -671,9 +697,9 @@ mod tests {
             assert!(!hosts.may_start(host, at + (pause_ms - 1)));
             at = at + pause_ms;
             assert!(hosts.may_start(host, at));
-            hosts.get_mut(host).in_flight = 1;
+            run(&mut hosts, host, 1);
             assert!(!hosts.may_start(host, at), "one probe at a time");
-            hosts.get_mut(host).in_flight = 0;
+            run(&mut hosts, host, 0);
             hosts.failed(host, at);
             pause_ms = (pause_ms * 2).min(limits.retry_max_ms);
         }
@@ -687,7 +713,7 @@ mod tests {
         let mut hosts = hosts(4);
         let (host, _) = admit(&mut hosts, "a");
         let host = host.expect("the first");
-        hosts.get_mut(host).in_flight = CallbackLimits::default().connections_per_host_max - 1;
+        run(&mut hosts, host, CallbackLimits::default().connections_per_host_max - 1);
         assert!(hosts.may_start(host, AT));
         hosts.get_mut(host).in_flight += 1;
         assert!(!hosts.may_start(host, AT));
@@ -709,9 +735,9 @@ mod tests {
         let authority = hosts.get(a).authority;
         hosts.leave(authority, later);
         assert_eq!(sweep(&mut hosts, later + (IDLE_HOST_MS - 1)), []);
-        hosts.get_mut(a).in_flight = 1;
+        run(&mut hosts, a, 1);
         assert_eq!(sweep(&mut hosts, later + IDLE_HOST_MS), [], "its callback runs");
-        hosts.get_mut(a).in_flight = 0;
+        run(&mut hosts, a, 0);
         assert_eq!(sweep(&mut hosts, later + IDLE_HOST_MS), [a]);
         assert_eq!((hosts.len(), hosts.authorities.len()), (1, 1));
         assert_eq!(hosts.authority(b), "b");

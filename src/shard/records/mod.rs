@@ -34,6 +34,7 @@ mod outline;
 mod owners;
 mod parked;
 mod placements;
+mod places;
 mod record;
 mod room;
 mod ruled;
