@@ -198,6 +198,10 @@ pub enum Bug {
     JournalSkipsDeletedLetter = 124,
     /// A journal does not hear that a dead letter is tried again.
     JournalSkipsReplay = 125,
+    /// A node whose disk takes nothing goes on with what a client's write has changed.
+    FullDiskDisobeys = 170,
+    /// What a disk cannot take counts as a copy.
+    UnwrittenCountsAsCopy = 171,
 }
 
 impl Bug {
@@ -273,7 +277,7 @@ impl Bug {
     ];
 
     /// The bugs of the journal. The simulators with a disk must find each.
-    pub const JOURNAL: [Bug; 18] = [
+    pub const JOURNAL: [Bug; 20] = [
         Bug::JournalAcknowledgesEarly,
         Bug::JournalWithoutChecksum,
         Bug::JournalWithoutEpoch,
@@ -292,6 +296,8 @@ impl Bug {
         Bug::JournalSkipsLetter,
         Bug::JournalSkipsDeletedLetter,
         Bug::JournalSkipsReplay,
+        Bug::FullDiskDisobeys,
+        Bug::UnwrittenCountsAsCopy,
     ];
 
     /// The bugs that few seeds find. The simulator of a cluster is given a seed for each.
