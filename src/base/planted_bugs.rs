@@ -208,6 +208,10 @@ pub enum Bug {
     HungHostTakesLastPlace = 130,
     /// A place of a core that gets free is given to nobody who waits for one.
     FreedPlaceWakesNobody = 131,
+    /// A node whose disk takes nothing goes on with what a client's write has changed.
+    FullDiskDisobeys = 170,
+    /// What a disk cannot take counts as a copy.
+    UnwrittenCountsAsCopy = 171,
 }
 
 impl Bug {
@@ -288,7 +292,7 @@ impl Bug {
     ];
 
     /// The bugs of the journal. The simulators with a disk must find each.
-    pub const JOURNAL: [Bug; 18] = [
+    pub const JOURNAL: [Bug; 20] = [
         Bug::JournalAcknowledgesEarly,
         Bug::JournalWithoutChecksum,
         Bug::JournalWithoutEpoch,
@@ -307,6 +311,8 @@ impl Bug {
         Bug::JournalSkipsLetter,
         Bug::JournalSkipsDeletedLetter,
         Bug::JournalSkipsReplay,
+        Bug::FullDiskDisobeys,
+        Bug::UnwrittenCountsAsCopy,
     ];
 
     /// The bugs that few seeds find. The simulator of a cluster is given a seed for each.

@@ -13,6 +13,7 @@ use crate::journal::writer::{Piece, Writer, Written};
 use crate::journal::{Position, SegmentNumber};
 use crate::shard::Shard;
 use crate::shard::effects::{Answer, PeerReply, PeerTicket, Refusal, Reply};
+use crate::wire::peer_message::{PeerRefusal, PeerResult};
 
 /// Pause before a segment that could not be made is tried again.
 const PREPARE_AGAIN_MS: u64 = 1_000;
@@ -130,6 +131,10 @@ pub struct CoreJournal {
     /// Until when no segment is asked for, because one could not be made.
     prepares_from: MonoNs,
     no_segment: Option<NoSegment>,
+    /// Whether a change waits that has no place in the segments that are there.
+    is_blocked: bool,
+    /// Whether nothing more can be written, because no segment can be made.
+    is_stuck: bool,
     /// Whether everything is written at once: the node stops.
     is_stopping: bool,
     /// A backup is to have everything up to here.
@@ -151,6 +156,8 @@ impl CoreJournal {
             wrote_at: now.mono,
             prepares_from: MonoNs(0),
             no_segment: None,
+            is_blocked: false,
+            is_stuck: false,
             is_stopping: false,
             backup: None,
             entries_before: 0,
@@ -169,7 +176,9 @@ impl CoreJournal {
         match self.rules.mode {
             Mode::Sync => after <= self.writer.durable(),
             // Without a segment no write begins within the interval.
-            Mode::Interval(_) => after <= self.writer.durable() || self.writer.has_segment(),
+            Mode::Interval(_) => {
+                after <= self.writer.durable() || !self.is_blocked && self.writer.takes_much()
+            }
         }
     }
 
@@ -193,7 +202,7 @@ impl CoreJournal {
     }
 
     /// The next answer that may leave now. An answer that has waited for a disk that does not
-    /// answer is a refusal.
+    /// answer, or waits for one that takes nothing, is a refusal.
     pub fn next_reply(&mut self) -> Option<Reply> {
         // A write that other nodes have may rest on an earlier change than those before it, and
         // leaves a little later than it might.
@@ -201,33 +210,47 @@ impl CoreJournal {
         if self.may_leave(first.after) {
             return self.replies.pop_front();
         }
-        if self.counters.is_stalled == 0 {
-            return None;
-        }
+        let refusal = match (self.is_stuck, self.counters.is_stalled) {
+            (true, _) => Refusal::JournalFull,
+            (_, 1) => Refusal::JournalStalled,
+            _ => return None,
+        };
         let reply = self.replies.pop_front()?;
-        Some(Reply { answer: Answer::Refused(Refusal::JournalStalled), ..reply })
+        Some(Reply { answer: Answer::Refused(refusal), ..reply })
     }
 
-    /// The next result that may leave now.
+    /// The next result that may leave now. One that waits for a disk that takes nothing says that
+    /// this node has no copy.
     pub fn next_result(&mut self) -> Option<WaitingResult> {
         let first = self.results.front()?;
-        if self.may_leave(first.after) { self.results.pop_front() } else { None }
+        if self.may_leave(first.after) {
+            return self.results.pop_front();
+        }
+        let mut result = self.is_stuck.then(|| self.results.pop_front())??;
+        result.bytes.clear();
+        PeerResult::Refused(PeerRefusal::Full).encode(&mut result.bytes);
+        Some(result)
     }
 
     /// Whether results may leave now.
     pub fn has_results(&self) -> bool {
-        self.results.front().is_some_and(|result| self.may_leave(result.after))
+        let first = self.results.front();
+        first.is_some_and(|result| self.is_stuck || self.may_leave(result.after))
     }
 
     /// Does the journal's part of a turn: appends what has changed, empties old segments, begins a
     /// write. [`CoreJournal::next_piece`] and [`CoreJournal::next_order`] then say what the driver
     /// is to do.
     pub fn turn(&mut self, now: Now, shard: &mut Shard) {
-        shard.append_changes(&mut self.writer);
-        if let Some(state) = shard.other_state(self.writer.state()) {
+        self.append_changes(shard);
+        if let Some(state) = shard.other_state(self.writer.state())
+            && self.writer.takes_state()
+        {
             self.writer.append_state(state);
         }
-        self.compact(shard);
+        if !self.is_stuck {
+            self.compact(shard);
+        }
         if now.mono >= self.prepares_from
             && let Some(segment) = self.writer.wants_segment()
         {
@@ -235,7 +258,8 @@ impl CoreJournal {
             self.orders.push_back(Order::Prepare { segment, syncs_directory });
         }
         let is_idle = !self.writer.has_work() && !self.writer.is_writing();
-        if is_idle && now.mono >= self.wrote_at.plus_ms(STAMP_EVERY_MS) {
+        let is_still = now.mono >= self.wrote_at.plus_ms(STAMP_EVERY_MS);
+        if is_idle && is_still && self.writer.takes_much() {
             self.append_state(self.compaction.oldest());
         }
         self.back_up_when_stored();
@@ -243,7 +267,7 @@ impl CoreJournal {
             let before = self.writer.is_writing();
             self.writer.begin_write(self.stamp(now));
             if self.writer.is_writing() && !before {
-                shard.append_changes(&mut self.writer);
+                self.append_changes(shard);
                 // What did not fit has waited for its time already. It is written next.
                 if !self.writer.has_work() {
                     self.wrote_at = now.mono;
@@ -291,7 +315,9 @@ impl CoreJournal {
 
     fn back_up_when_stored(&mut self) {
         let is_stored = |position| self.writer.durable() >= position;
-        if !self.backup.is_some_and(is_stored) || self.writer.is_writing() {
+        // What was appended has its place in the present segment, if there is no other.
+        let has_place = self.writer.spares() > 0 || !self.writer.has_work();
+        if !self.backup.is_some_and(is_stored) || self.writer.is_writing() || !has_place {
             return;
         }
         self.backup = None;
@@ -322,11 +348,11 @@ impl CoreJournal {
             return (self.counters.is_stalled == 0).then_some(stalls_at);
         }
         // Without a segment there is nothing to write to. The driver tells of a new one.
-        let is_blocked = self.writer.lacks_segment();
         let next = match (self.compaction.phase(), self.rules.mode) {
+            _ if self.is_stuck => None,
             (Phase::Looking(_), _) => Some(ended.plus_ms(1)),
-            _ if is_blocked => None,
             (_, Mode::Interval(ms)) if self.writer.has_work() => Some(self.writes_at(ms)),
+            _ if !self.writer.takes_much() => None,
             _ => Some(self.wrote_at.plus_ms(STAMP_EVERY_MS).max(ended.plus_ms(1))),
         };
         // Later than that, the last turn has asked for a segment.
@@ -384,9 +410,11 @@ impl CoreJournal {
                 let segment = self.compaction.emptied();
                 let next = shard.free_segment(segment, from, LOOKS_PER_TURN, copies);
                 self.compaction.looked(next, shard.position());
-                shard.append_changes(&mut self.writer);
+                self.append_changes(shard);
             }
-            Phase::Noted(position) if self.writer.durable() >= position => {
+            Phase::Noted(position)
+                if self.writer.durable() >= position && self.writer.takes_state() =>
+            {
                 let write = self.append_state(self.compaction.oldest_after());
                 self.compaction.stated(write);
             }
@@ -399,19 +427,29 @@ impl CoreJournal {
         }
     }
 
+    fn append_changes(&mut self, shard: &mut Shard) {
+        self.is_blocked = shard.append_changes(&mut self.writer);
+    }
+
     /// Notes how the disk does, and refuses clients' writes while it takes none.
     fn look_at_the_disk(&mut self, now: Now, shard: &mut Shard) {
         let since = self.writer.writing_since().map(|stamp| stamp.mono);
         let is_stalled = since.is_some_and(|since| now.mono >= since.plus_ms(self.rules.stall_ms));
         let is_full = self.no_segment.is_some() && self.writer.spares() == 0;
+        let is_at_rest = !self.writer.is_writing() && !self.writer.has_work();
+        let is_blocked = self.is_blocked || !self.writer.takes_much();
+        let is_stuck = is_full && is_at_rest && is_blocked;
         let counters = &mut self.counters;
-        if (counters.is_stalled, counters.is_full) != (is_stalled.into(), is_full.into()) {
-            shard.refuse_writes(match (is_full, is_stalled) {
+        let was = (counters.is_stalled, counters.is_full, self.is_stuck);
+        if was != (is_stalled.into(), is_full.into(), is_stuck) {
+            let refusal = match (is_full, is_stalled) {
                 (true, _) => Some(Refusal::JournalFull),
                 (_, true) => Some(Refusal::JournalStalled),
                 _ => None,
-            });
+            };
+            shard.refuse_writes(refusal, is_stuck);
         }
+        self.is_stuck = is_stuck;
         counters.stalls += u64::from(is_stalled && counters.is_stalled == 0);
         (counters.is_stalled, counters.is_full) = (is_stalled.into(), is_full.into());
         counters.written = self.writer.written();
@@ -426,9 +464,12 @@ impl CoreJournal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::ids::ShardIndex;
     use crate::base::time::WallMs;
     use crate::journal::JournalId;
     use crate::journal::writer::{Continuation, Owner, Sizes};
+    use crate::shard::effects::Requester;
+    use crate::wire::peer_message::decode_result;
 
     fn journal(mode: Mode, last: u64) -> CoreJournal {
         let now = Now { mono: MonoNs(1), wall: WallMs(1) };
@@ -447,6 +488,28 @@ mod tests {
         assert_eq!(journal.writer.wants_segment(), Some(SegmentNumber(1)));
         journal.prepared(SegmentNumber(1));
         assert!(journal.may_leave(Position(1)));
+    }
+
+    /// What waits for a disk that takes nothing more is not promised.
+    #[test]
+    fn what_waits_when_the_disk_is_full_is_refused() {
+        let mut journal = journal(Mode::Sync, 0);
+        let ticket = PeerTicket { shard: ShardIndex(0), connection: 0, generation: 0, number: 7 };
+        let to = Requester { shard: ShardIndex(0), connection: 0, generation: 0, request: 1 };
+        let after = Position(1);
+        journal.hold_reply(Reply { to, answer: Answer::NotFound, after });
+        let mut bytes = Vec::new();
+        PeerResult::Held.encode(&mut bytes);
+        journal.hold_results(&mut vec![PeerReply { ticket, bytes: 0..bytes.len(), after }], &bytes);
+        assert!(journal.next_reply().is_none() && !journal.has_results());
+        journal.is_stuck = true;
+        let refused = Answer::Refused(Refusal::JournalFull);
+        assert_eq!(journal.next_reply(), Some(Reply { to, answer: refused, after }));
+        assert!(journal.has_results());
+        let result = journal.next_result().expect("it leaves");
+        let full = PeerResult::Refused(PeerRefusal::Full);
+        assert_eq!(decode_result(&mut &result.bytes[..]), Ok(full));
+        assert_eq!(result.ticket, ticket);
     }
 
     #[test]

@@ -13,6 +13,9 @@ use super::{BLOCK_BYTES, FORMAT, JournalId, Position, SegmentNumber};
 /// How many segments are made ahead of the one that is filled. A new file costs tens of
 /// milliseconds; a load of 200 MB/s fills one in 0.3 s.
 const SPARES: usize = 2;
+/// Blocks of the last segment that only states may take while no other segment is there. Without a
+/// state no segment is emptied.
+const STATE_BLOCKS: usize = 2;
 /// Most bytes of one order to the disk. A longer write is several, one after the other.
 pub const PIECE_BYTES_MAX: usize = 1 << 20;
 
@@ -191,6 +194,29 @@ impl Writer {
     /// Whether anything may be appended before the next write.
     pub fn has_room(&self) -> bool {
         self.filling.bytes.len() < self.sizes.batch_bytes
+    }
+
+    /// Whether an entry of at most so many bytes has its place in a segment that is there. What is
+    /// appended without a place is neither noted nor written: the caller keeps its note instead.
+    pub fn takes(&self, bytes: usize) -> bool {
+        !self.spares.is_empty() || self.has_blocks(bytes.div_ceil(BLOCK_BYTES) + STATE_BLOCKS)
+    }
+
+    /// Whether a state has its place.
+    pub fn takes_state(&self) -> bool {
+        !self.spares.is_empty() || self.has_blocks(1)
+    }
+
+    /// Whether all that may be appended before a write has its place.
+    pub fn takes_much(&self) -> bool {
+        self.takes(self.sizes.batch_bytes)
+    }
+
+    /// Whether the present segment has so many blocks beyond what was appended.
+    fn has_blocks(&self, blocks: usize) -> bool {
+        let appended = self.filling.bytes.len().div_ceil(BLOCK_BYTES);
+        let left = self.sizes.segment_blocks.saturating_sub(self.block) as usize;
+        !self.is_closed && appended + blocks <= left
     }
 
     /// Appends an entry. Returns the segment in which it will be at the earliest; it may be the

@@ -15,13 +15,13 @@ use crate::timer::version::{StateKey, Version};
 use crate::wire::peer_message::{Standing, TimerCopy};
 
 use super::Shard;
-use super::effects::Refusal;
 use super::parts::returned::Return;
 use super::parts::turns::HOLD_MS;
 use super::records::{Change, Next, Outline, Record};
 
-/// Bytes of an entry beside authority and content, about.
+/// Bytes of an entry beside authority and content, about, and at most.
 const ENTRY_BYTES: u64 = 64;
+const ENTRY_BYTES_MAX: usize = 300;
 
 /// What happens to pops that came due while nobody was there to make them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,11 +73,6 @@ impl Shard {
         self.reconcile.keeps_given = is_late;
     }
 
-    /// Refuses clients' writes for this reason, or takes them again.
-    pub fn refuse_writes(&mut self, refusal: Option<Refusal>) {
-        self.write_refusal = refusal;
-    }
-
     /// Since when this shard holds everything that it acknowledged and that has not ended.
     pub fn complete_since(&self) -> WallMs {
         self.complete_since
@@ -119,12 +114,17 @@ impl Shard {
     }
 
     /// Appends changes to the journal, as far as it has room, in the state that the records have
-    /// now. Cost: one copy of the content of each changed timer.
-    pub fn append_changes(&mut self, writer: &mut Writer) {
+    /// now. Returns whether a change has no place, for want of a segment; it stays noted. Cost: one
+    /// copy of the content of each changed timer.
+    pub fn append_changes(&mut self, writer: &mut Writer) -> bool {
         let mut room = Vec::new();
-        while writer.has_room()
-            && let Some(change) = self.records.changes_mut().take()
-        {
+        let (is_free, mut is_blocked) = (writer.spares() > 0, false);
+        while writer.has_room() {
+            if !is_free && self.has_changes() && !writer.takes(self.first_entry_bytes()) {
+                is_blocked = true;
+                break;
+            }
+            let Some(change) = self.records.changes_mut().take() else { break };
             match change {
                 Change::Whole(slot) if self.records.contains(slot) => {
                     let record = self.records.get(slot);
@@ -146,6 +146,18 @@ impl Shard {
             }
         }
         writer.cover(self.records.changes().taken());
+        is_blocked
+    }
+
+    /// How many bytes the entry of the first change has at most.
+    #[cold]
+    fn first_entry_bytes(&self) -> usize {
+        let slot = self.records.changes().first_slot();
+        let slot = slot.filter(|slot| self.records.contains(*slot));
+        let record = slot.map(|slot| self.records.get(slot)).filter(|record| record.is_live());
+        let own =
+            |record| self.records.authority_of(record).len() + self.records.content_bytes(record);
+        ENTRY_BYTES_MAX + record.map_or(0, own)
     }
 
     /// Whether changes wait to be appended.

@@ -123,9 +123,6 @@ impl Shard {
         reason: GivenUp,
         outbox: &mut Outbox,
     ) -> Result<(), Refusal> {
-        if let Some(refusal) = self.write_refusal {
-            return Err(refusal);
-        }
         let last = self.said.take((record.id, record.version, record.sequence + 1));
         let keep_ms = self.config.callbacks.dead_letters.keep_ms;
         // Of a timer that follows the calendar each pop is the only one of a record.
@@ -147,7 +144,8 @@ impl Shard {
         let factor = self.records.placement_of(record).factor;
         let (id, at, version, plan) = if is_last {
             let target = Target { id: record.id, factor: Some(factor), filter: None };
-            let plan = self.plan_known(target, factor, Some(record));
+            let without = self.own_if_replaced(record.id, factor);
+            let plan = self.plan_known_without(target, factor, Some(record), without);
             (record.id, Some(slot), self.clock.just_above(record.version), plan)
         } else {
             let id = self.free_id(now).ok_or(Refusal::IdsExhausted)?;

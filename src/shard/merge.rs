@@ -1,7 +1,7 @@
 //! What peers tell. One rule merges every copy and every standing: the higher (version, sequence)
 //! wins. At the same key the masks are united.
 
-use crate::base::ids::{PeerSet, Slot, TimerId};
+use crate::base::ids::{PeerSet, Slot};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::Replicas;
 use crate::base::time::{Now, Tick, WallMs};
@@ -32,9 +32,6 @@ const OTHER_START_MS: u64 = 10_000;
 /// Bytes for peers made in one turn. Above it a fetch is answered [`PeerResult::Busy`] and comes
 /// again: a peer can ask for thousands of large timers in one frame.
 const FETCHED_BYTES_PER_TURN_MAX: usize = 2 << 20;
-/// Pause before peers are told again that this core has no room. It is short enough that no peer
-/// forgets the lack of room.
-const FULL_TOLD_MS: u64 = FULL_MS / 2;
 
 /// Whether an original node sent a copy: the copy came over HTTP and has no version.
 fn is_of_original(teller: Teller, copy: &TimerCopy<'_>) -> bool {
@@ -77,11 +74,12 @@ impl Shard {
                 if result != PeerResult::Wanted {
                     self.note_told(standing.id);
                 }
-                result
+                self.as_stored(now, standing.id, result, outbox)
             }
             PeerMessage::Copy(copy) => {
                 self.note_told(copy.standing.id);
-                self.merge_copy(now, teller, &copy, outbox)
+                let result = self.merge_copy(now, teller, &copy, outbox);
+                self.as_stored(now, copy.standing.id, result, outbox)
             }
             PeerMessage::Conditional { .. } | PeerMessage::Fetch(_)
                 if outbox.peer_bytes.len() > FETCHED_BYTES_PER_TURN_MAX =>
@@ -96,6 +94,10 @@ impl Shard {
                         return outbox.answer(ticket, &result, Position::default());
                     }
                     Some(Err(result)) => result,
+                    // Another node decides. What is decided is told to this node, too.
+                    None if self.write_refusal.is_some() => {
+                        self.refuse_for_room(now, copy.standing.id, outbox)
+                    }
                     None => self.merge_copy(now, teller, &copy, outbox),
                 }
             }
@@ -124,7 +126,7 @@ impl Shard {
                 PeerResult::Held
             }
         };
-        outbox.answer(ticket, &result, self.position());
+        outbox.answer(ticket, &result, self.promised(&result));
     }
 
     /// Merges a copy that came over the internal HTTP API.
@@ -162,7 +164,7 @@ impl Shard {
         }
         let key = StateKey { version, sequence: standing.sequence };
         let Some(slot) = self.find(standing.id) else {
-            return match self.records.room(0) {
+            return match self.room_for_copy(0, None) {
                 Ok(()) => PeerResult::Wanted,
                 Err(_) => self.refuse_for_room(now, standing.id, outbox),
             };
@@ -250,8 +252,19 @@ impl Shard {
         outbox: &mut Outbox,
     ) -> PeerResult<'static> {
         if copy.is_write && self.write_refusal.is_some() {
-            return self.refuse_for_room(now, copy.standing.id, outbox);
+            return self.obey_unwritten(now, teller, copy, outbox);
         }
+        self.merge_state(now, teller, copy, outbox)
+    }
+
+    /// Merges a whole timer, or its tombstone, whatever the disk takes.
+    pub(super) fn merge_state(
+        &mut self,
+        now: Now,
+        teller: Teller,
+        copy: &TimerCopy<'_>,
+        outbox: &mut Outbox,
+    ) -> PeerResult<'static> {
         let found = self.find(copy.standing.id);
         let held = found.map(|slot| *self.records.get(slot));
         if let (Some(slot), Some(held)) = (found, &held)
@@ -344,26 +357,6 @@ impl Shard {
         let slot = || self.find(copy.standing.id);
         let is_held = || slot().is_some_and(|slot| self.records.get(slot).is_live());
         copy.body.is_some() && !copy.is_write && names_others && !is_held()
-    }
-
-    /// Refuses a copy for lack of room. Now and then tells all peers of the lack, so that no peer
-    /// moves timers to this node and forgets them.
-    fn refuse_for_room(
-        &mut self,
-        now: Now,
-        id: TimerId,
-        outbox: &mut Outbox,
-    ) -> PeerResult<'static> {
-        let tick = now.mono.tick_floor();
-        self.counters.copies_refused += 1;
-        self.complete_since = now.wall;
-        if self.full_at.is_none_or(|at| tick - at >= FULL_TOLD_MS) {
-            self.full_at = Some(tick);
-            let others = self.peers.alive().without(self.peers.own()).minus(self.peers.http());
-            let bytes = outbox.encode(&PeerMessage::NoRoom { id, at: self.peers.own_hash() });
-            others.iter().for_each(|peer| outbox.tell(peer, Purpose::Hint, bytes.clone()));
-        }
-        PeerResult::Refused(PeerRefusal::Full)
     }
 
     /// Ends the state that is held when there is no room for the state that replaces it. Otherwise
@@ -502,13 +495,6 @@ impl Shard {
             && (known.target, known.opaque) == (content.target, content.opaque)
     }
 
-    fn room_for_copy(&self, bytes: usize, held: Option<&Record>) -> Result<(), Refusal> {
-        match held {
-            Some(held) => self.records.room_for_change(held, bytes),
-            None => self.records.room(bytes),
-        }
-    }
-
     /// Holds the end of a timer. Where there is no room for a tombstone, other nodes may stand in
     /// for this node and hold the timer. The node that deletes the timer is told of the lack of
     /// room, and tells the stand-ins.
@@ -522,7 +508,7 @@ impl Shard {
         let is_wanted = outline.placement.own.is_some();
         if !is_held
             && is_wanted
-            && let Err(refusal) = self.records.room(0)
+            && let Err(refusal) = self.room_for_copy(0, None)
         {
             return if is_write { Err(refusal) } else { Ok(()) };
         }
@@ -536,7 +522,7 @@ impl Shard {
     /// Whether this node keeps the end of a timer that another site tells of, whoever held the
     /// timer: the holders may die before they hear of it, and come back with the timer.
     fn keeps_ends_of_sites(&self) -> bool {
-        self.records.room(0).is_ok() && !is_planted(Bug::EndOfSiteOnlyPassedOn)
+        self.room_for_copy(0, None).is_ok() && !is_planted(Bug::EndOfSiteOnlyPassedOn)
     }
 
     /// Whether this node keeps the end of a timer because it tells of a key. Stand-ins may have
@@ -759,7 +745,7 @@ impl Shard {
     /// stand-in of the dead one would each pop for itself.
     fn preferred_lists(&self, held: &Record) -> [Replicas; 2] {
         let factor = self.records.placement_of(held).factor;
-        let able = self.peers.not_dead().minus(self.peers.full(self.turns.at));
+        let able = self.peers.not_dead().minus(self.full());
         let live = self.peers.view.place(held.id, factor, able);
         [live, self.configured(held)]
     }

@@ -57,6 +57,7 @@ pub(crate) mod requesters;
 mod requests;
 pub(crate) mod tag_counts;
 pub(crate) mod told;
+mod unwritten;
 mod writes;
 
 use std::sync::Arc;
@@ -123,6 +124,8 @@ pub struct Shard {
     full_at: Option<Tick>,
     /// Why clients' writes are refused although there is room: the journal cannot take them.
     write_refusal: Option<Refusal>,
+    /// Whether nothing more reaches the disk before somebody makes room.
+    is_stuck: bool,
     /// Since when this shard holds everything that it acknowledged and that has not ended.
     complete_since: WallMs,
     /// `None`: this process did not begin with what a journal has.
@@ -164,6 +167,7 @@ impl Shard {
             counters: Counters::default(),
             full_at: None,
             write_refusal: None,
+            is_stuck: false,
             complete_since: now.wall,
             returned: None,
             orders: None,

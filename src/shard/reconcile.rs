@@ -252,7 +252,7 @@ impl Shard {
     /// - The list that the configuration means, with its dead nodes.
     /// - The present list.
     pub(super) fn right_list(&self, record: &Record) -> Replicas {
-        self.right_list_without(record, self.peers.full(self.turns.at))
+        self.right_list_without(record, self.full())
     }
 
     /// The list of a timer after a pop that is made now. A node that has had no room lately is not

@@ -82,9 +82,6 @@ impl Shard {
         uri: &str,
         outbox: &mut Outbox,
     ) -> Result<bool, Refusal> {
-        if let Some(refusal) = self.write_refusal {
-            return Err(refusal);
-        }
         let id = id_of_report(record.id, record.version, record.sequence + 1, end.kind());
         let found = self.find(id).map(|slot| *self.records.get(slot));
         if let Some(found) = found {
@@ -93,7 +90,9 @@ impl Shard {
         }
         let factor = self.records.placement_of(record).factor;
         let target = Target { id, factor: Some(factor), filter: None };
-        let plan = Plan { is_create: true, ..self.plan_known(target, factor, None) };
+        let without = self.own_if_replaced(id, factor);
+        let plan = self.plan_known_without(target, factor, None, without);
+        let plan = Plan { is_create: true, ..plan };
         let content = self.report_content(now, record, end);
         let there = parse_told_uri(uri).map_err(|_| Refusal::BytesFull)?;
         let content = self.owned_content(record, there.target, &content);

@@ -290,7 +290,7 @@ impl Shard {
     #[inline(always)]
     pub(super) fn plan_create(&self, id: TimerId, factor: u8) -> Plan {
         let (view, members) = (&self.peers.view, self.peers.not_dead());
-        let roomy = members.minus(self.peers.full(self.turns.at));
+        let roomy = members.minus(self.full());
         let suffice = roomy == members
             || view.place(id, factor, roomy).len() == view.place(id, factor, members).len();
         let plan = self.plan_among(id, factor, if suffice { roomy } else { members });

@@ -22,6 +22,7 @@ mod destinations;
 mod dead_letters;
 mod reports;
 mod disks;
+mod full_disk;
 mod growth;
 mod kills;
 mod missed;
@@ -32,6 +33,7 @@ mod restarts;
 /// The longest stories come first, because they decide how long all of them take.
 const STORIES: &[&[Story]] = &[
     growth::STORIES,
+    full_disk::STORIES,
     away::STORIES,
     kills::STORIES,
     disks::STORIES,

@@ -69,6 +69,9 @@ impl Disks {
         if has(Rarity::NoRoom) || has(Rarity::WrongClock) {
             return None;
         }
+        if options.has_full_disks() {
+            return Some(Self { is_long: false, is_damaged: false, ..drawn });
+        }
         if is_drawn && !is_special {
             return Some(drawn);
         }

@@ -16,6 +16,7 @@ mod conditions;
 mod disks;
 mod disturbances;
 mod driver;
+mod full_disks;
 mod holds;
 mod losses;
 mod model;

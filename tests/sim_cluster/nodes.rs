@@ -66,6 +66,8 @@ pub struct Node {
     pub restart_ms: Option<u64>,
     /// The disk, if the node has one.
     pub store: Option<Store>,
+    /// Until when that disk is full.
+    pub full_until_ns: u64,
     pub boots: Boots,
     /// Whether the machine boots before the node starts again.
     pub is_next_boot: bool,
@@ -95,6 +97,7 @@ impl Node {
             cores: Vec::new(),
             restart_ms: None,
             store: None,
+            full_until_ns: 0,
             boots: Boots::default(),
             is_next_boot: false,
             name,

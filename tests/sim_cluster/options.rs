@@ -208,7 +208,7 @@ impl Options {
 
     /// Reports whether all nodes have room for all timers.
     pub fn has_room(&self) -> bool {
-        (0..self.nodes).all(|node| self.room_of(node).is_none())
+        (0..self.nodes).all(|node| self.room_of(node).is_none()) && !self.has_full_disks()
     }
 
     /// Returns the factor from which on no node can stand in for a node that has little room;

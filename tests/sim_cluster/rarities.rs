@@ -4,6 +4,7 @@
 use kit::simulator::random::{Purpose, Stream};
 
 use super::disturbances::Whom;
+use super::full_disks::full_disks;
 use super::nodes::Starved;
 use super::options::{Options, Trouble};
 use super::policies::failures;
@@ -61,10 +62,12 @@ pub enum Rarity {
     Holds = 27,
     /// Clients pause timers whose servers want no more of them (see `holds.rs`).
     Ends = 28,
+    /// The disk of a node is full now and then (see `full_disks.rs`).
+    FullDisk = 29,
 }
 
 impl Rarity {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::OldFiles,
         Self::Twins,
         Self::LateStarts,
@@ -83,6 +86,7 @@ impl Rarity {
         Self::Keys,
         Self::Holds,
         Self::Ends,
+        Self::FullDisk,
     ];
 }
 
@@ -105,6 +109,9 @@ impl Rarities {
                 ) => PERCENT_OF_SOME,
                 (Rarity::Keys, Trouble::OneAtATime) if !has_operator => 2 * PERCENT,
                 (Rarity::Keys | Rarity::Matches | Rarity::Ends, _) => 0,
+                (Rarity::FullDisk, Trouble::None) => 2 * PERCENT,
+                (Rarity::FullDisk, Trouble::OneAtATime) if !has_operator => PERCENT,
+                (Rarity::FullDisk, _) => 0,
                 (Rarity::LongIntervals, _) | (_, Trouble::Plot) => 0,
                 (Rarity::Pauses, Trouble::OneAtATime) if !has_operator => PERCENT_OF_SOME,
                 (Rarity::Pauses, _) => 0,
@@ -128,6 +135,10 @@ impl Rarities {
         }
         if kinds.contains(&Rarity::Pauses) {
             kinds.retain(|kind| *kind != Rarity::NoRoom);
+        }
+        if kinds.contains(&Rarity::FullDisk) {
+            let others = [Rarity::NoRoom, Rarity::WrongClock, Rarity::Twins];
+            kinds.retain(|kind| !others.contains(kind));
         }
         let alone = Stream::keyed(seed, Purpose::Rarities, 0).chance(60);
         Self { kinds, alone }
@@ -163,6 +174,7 @@ pub fn rare_faults(options: &Options, made: &mut Vec<(u64, Fault)>) {
             Rarity::WrongClock => wrong_clock(draw, options, made),
             Rarity::Policies => failures(draw, options, made),
             Rarity::Rules => rules::orders(draw, options, made),
+            Rarity::FullDisk => full_disks(draw, options, made),
             // The plots and the limits of the node make these.
             Rarity::LongIntervals | Rarity::Pauses | Rarity::NoRoom => {}
             Rarity::Claims | Rarity::Matches | Rarity::Keys => {}

@@ -338,6 +338,8 @@ pub fn leaves_open(refusal: Refusal) -> bool {
             | Refusal::NotTaken
             | Refusal::Unanswered
             | Refusal::Contended
+            | Refusal::JournalFull
+            | Refusal::JournalStalled
     )
 }
 

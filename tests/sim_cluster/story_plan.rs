@@ -162,6 +162,11 @@ pub enum Fault {
         host: u32,
         rule: Option<Rule>,
     },
+    /// The disk of a node has no room for another segment.
+    FullDisk {
+        node: usize,
+        ms: u64,
+    },
     /// Connections are refused for a time.
     Refuse {
         node: usize,

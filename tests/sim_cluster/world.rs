@@ -75,6 +75,11 @@ pub enum Event {
         node: usize,
         life: u64,
     },
+    /// A disk has room again.
+    Room {
+        node: usize,
+        until_ns: u64,
+    },
     Due(usize, u64),
     /// Another process must have gone on with a pop.
     Takeover {
@@ -307,6 +312,7 @@ impl World {
             }
             Event::WriteEnds(place) => self.write_ends(place),
             Event::MakerEnds { node, life } => self.maker_ends(node, life),
+            Event::Room { node, until_ns } => self.make_room(node, until_ns),
             Event::Die { node, life } => {
                 if self.nodes[node].life == life {
                     self.die_of_doom(node);
@@ -522,6 +528,7 @@ impl World {
             }
             Fault::Host { host, behaviour } => self.host(host, behaviour),
             Fault::Rule { host, rule } => self.order(host, rule),
+            Fault::FullDisk { node, ms } => self.fill_disk(node, ms),
             Fault::Change { joining, leaving } => self.operator_begins(joining, leaving),
             Fault::Twin { node, mask, ms, breaks } => self.twin_begins(node, mask, ms, breaks),
             Fault::MissFiles { node, ms } => self.hold_files(node, 0, ms),
@@ -588,6 +595,7 @@ impl World {
         self.network.hear_all();
         for node in 0..self.nodes.len() {
             self.nodes[node].doom = None;
+            self.make_room(node, self.nodes[node].full_until_ns);
             self.nodes[node].refusals = 0;
             self.nodes[node].starved = None;
             let restart_ms = &mut self.nodes[node].restart_ms;

@@ -111,6 +111,20 @@ impl Changes {
         chunk.is_some_and(|chunk| chunk.marks[slot.index() % CHUNK_SLOTS] != 0)
     }
 
+    /// The slot of the first change; `None`: no record is needed to tell of it.
+    pub fn first_slot(&self) -> Option<Slot> {
+        match self.queue.front() {
+            Some((_, Note::Slot(slot))) => Some(*slot),
+            _ => None,
+        }
+    }
+
+    /// Whether the journal has not heard of the record at a slot as a whole.
+    pub fn is_whole_pending(&self, slot: Slot) -> bool {
+        let chunk = self.chunks.get(slot.index() / CHUNK_SLOTS);
+        chunk.is_some_and(|chunk| chunk.marks[slot.index() % CHUNK_SLOTS] & WHOLE != 0)
+    }
+
     /// Takes the first change. What it tells of is the record as it is now.
     pub fn take(&mut self) -> Option<Change> {
         let (_, note) = self.queue.pop_front()?;

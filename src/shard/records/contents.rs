@@ -43,7 +43,7 @@ impl Records {
     }
 
     /// Bytes of that content.
-    pub(super) fn content_bytes(&self, record: &Record) -> usize {
+    pub fn content_bytes(&self, record: &Record) -> usize {
         let kept_bytes = record.payload.len() as usize;
         match record.repeat_for.is_common() {
             true => kept_bytes + self.commons.spared_by(self.common_number(record)),
