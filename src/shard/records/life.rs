@@ -130,6 +130,9 @@ impl Records {
         let removed = self.index.remove(id.0, |slot| slab.get(slot).id.0);
         assert_eq!(removed, Some(slot), "the index names every record");
         let record = self.slab.remove(slot);
+        if let Some(slots) = self.slab.take_released() {
+            self.links.release(slots);
+        }
         // The journal may hold the timer still: it has not heard yet that the timer ended.
         self.departures = self.departures.wrapping_add(u32::from(record.is_live()));
         if record.is_live() || self.changes.is_pending(slot) {
