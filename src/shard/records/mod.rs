@@ -48,7 +48,7 @@ pub use flows::FlowId;
 #[cfg(test)]
 pub use hosts::SUSPECT_FAILURES;
 pub use hosts::{Host, Hosts};
-pub use outline::Outline;
+pub use outline::{Outline, ended_numbers};
 pub use placements::{Placement, PlacementId};
 pub use record::{Record, State};
 pub use stock::Stock;
