@@ -326,7 +326,8 @@ impl<W: Workload> Client<W> {
                 self.recorder.to_ns = self.recorder.to_ns.min(now_ns + 1);
                 self.phase_ends_ns = now_ns + self.plan.drain.as_nanos() as u64;
                 let end_ns = self.plan.server_pid.and_then(server_cpu::cpu_ns);
-                let spent = end_ns.zip(self.server_cpu_ns).map(|(end, start)| end - start);
+                let spent =
+                    end_ns.zip(self.server_cpu_ns).map(|(end, start)| end.saturating_sub(start));
                 self.server_cpu_ns = spent;
                 self.own_cpu_ns = thread_usage().cpu_ns - self.own_cpu_ns;
             }

@@ -149,7 +149,7 @@ fn pops(flags: &ListFlags, address: SocketAddr, pid: u32) -> Result<(Percentiles
     let cpu_ns = || server_cpu::cpu_ns(pid).context("the node has ended");
     let (begun, before) = (Instant::now(), cpu_ns()?);
     let report = accuracy::run(&scenario)?;
-    let cpu_ns = cpu_ns()? - before;
+    let cpu_ns = cpu_ns()?.saturating_sub(before);
     let pops = report.pops.context("accuracy tells of pops")?;
     Ok((pops.lateness_us, begun.elapsed().as_secs_f64(), cpu_ns as f64))
 }

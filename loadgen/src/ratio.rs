@@ -221,7 +221,7 @@ impl Run<'_> {
         let whole_ns = passed_ns + self.flags.warm_up_s.as_nanos() as f64;
         Ok(Figures {
             per_second: pops / (passed_ns / 1e9),
-            cpu_us: (last.1 - first.1) as f64 / 1e3 / pops,
+            cpu_us: last.1.saturating_sub(first.1) as f64 / 1e3 / pops,
             client_core_share: sink_cpu_ns as f64 / whole_ns,
         })
     }

@@ -12,12 +12,13 @@ const STAT_TICK_NS: u64 = 10_000_000;
 /// `None`: there is no such process.
 ///
 /// The sum of `/proc/<pid>/task/*/schedstat` is exact to the nanosecond, but for the time that a
-/// thread has run since its last scheduler tick. On a kernel without schedstat, `/proc/<pid>/stat`
-/// is exact to 10 ms. A thread that ends between two calls is missed. Cost: one open and one read
-/// per thread, some 10 us each.
+/// thread has run since its last scheduler tick, and without threads that have ended.
+/// `/proc/<pid>/stat` counts those, and is exact to 10 ms. The larger one is returned. A later call
+/// may return somewhat less than an earlier one, when threads ended in between. Cost: one open and
+/// one read per thread, some 10 us each.
 pub fn cpu_ns(pid: u32) -> Option<u64> {
-    threads_cpu_ns(pid)
-        .or_else(|| stat_cpu_ns(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?))
+    let whole_ns = stat_cpu_ns(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?);
+    threads_cpu_ns(pid).max(whole_ns)
 }
 
 fn threads_cpu_ns(pid: u32) -> Option<u64> {
@@ -161,6 +162,15 @@ mod tests {
             }
         }
         assert!(after > before);
+        // What a thread has used is not lost when it ends.
+        let spend = || (0..20_000_000_u64).fold(0, |work, i| std::hint::black_box(work ^ i));
+        let spent_ns = std::thread::spawn(move || {
+            spend();
+            chronos::ring::thread_usage().cpu_ns
+        });
+        let spent_ns = spent_ns.join().unwrap();
+        let left_ns = cpu_ns(pid).unwrap().saturating_sub(before);
+        assert!(left_ns + 2 * STAT_TICK_NS >= spent_ns, "{left_ns} of {spent_ns} ns");
         assert!(resident_bytes(pid).unwrap() > 100_000);
         assert_eq!(cpu_ns(u32::MAX), None);
     }

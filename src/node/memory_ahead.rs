@@ -1,12 +1,15 @@
-//! The thread that takes memory from the kernel before the cores need it. It fills the sources of
-//! each shard: the faster a shard takes chunks, the more are kept ready. A core never waits for
-//! this thread; where no chunk is ready the core takes memory itself and pays the page faults.
+//! The thread that takes memory from the kernel before the cores need it, and gives back what they
+//! need no more. It fills the sources of each shard: the faster a shard takes chunks, the more are
+//! kept ready. What a shard gives back stays ready for a while, as far as the sources may hold it.
+//! A core never waits for this thread; where no chunk is ready the core takes memory itself and
+//! pays the page faults.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use crate::node::settings::NodeSettings;
 use crate::ring::{discard, populate};
 use crate::shard::Stock;
 use crate::store::source::Source;
@@ -18,6 +21,9 @@ const IDLE_BYTES: usize = 1 << 20;
 /// this thread shares its CPU with a core it holds the core up that long: some 0.1 ms for all four
 /// sources. With the shortest pause it is enough for 600 000 creates a second.
 const ROUND_BYTES_MAX: usize = 64 << 10;
+/// Most bytes given to the kernel from one source before the next pause, or else one chunk: some
+/// 0.1 ms. With the shortest pause it is 1 GiB a second.
+const GIVEN_BYTES_MAX: usize = 1 << 20;
 /// The pause after a round: while a source has too few chunks, while shards grow, and else.
 const SHORT_PAUSE: Duration = Duration::from_millis(1);
 const GROWING_PAUSE: Duration = Duration::from_millis(5);
@@ -37,6 +43,18 @@ struct Level {
     /// Chunks ready when the last round ended.
     left: usize,
     idle_rounds: u32,
+    habit: Habit,
+}
+
+/// What is done for a source beside keeping chunks that came back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Habit {
+    /// Chunks are made ready before they are needed.
+    Fill,
+    /// None is: the shard takes them rarely, and uses them bit by bit.
+    Hold,
+    /// None is, and what came back stays ready: the memory was touched at the start.
+    Keep,
 }
 
 /// What a round has to do for one source.
@@ -49,10 +67,10 @@ enum Task {
 }
 
 impl Level {
-    fn new(chunk_bytes: usize, bytes_max: usize) -> Self {
+    fn new(chunk_bytes: usize, bytes_max: usize, habit: Habit) -> Self {
         let most = bytes_max / chunk_bytes;
-        let least = (IDLE_BYTES / chunk_bytes).min(most);
-        Self { chunk_bytes, least, most, wanted: least, left: 0, idle_rounds: 0 }
+        let least = if habit == Habit::Fill { (IDLE_BYTES / chunk_bytes).min(most) } else { 0 };
+        Self { chunk_bytes, least, most, wanted: least, left: 0, idle_rounds: 0, habit }
     }
 
     /// Whether the shard has taken chunks of late.
@@ -65,9 +83,16 @@ impl Level {
         let taken = self.left.saturating_sub(ready);
         self.idle_rounds = if taken == 0 { self.idle_rounds.saturating_add(1) } else { 0 };
         let asked = taken.saturating_mul(ROUNDS_AHEAD);
-        if asked > self.wanted || (taken > 0 && ready == 0) {
+        let is_idle = self.idle_rounds > 0 && self.idle_rounds.is_multiple_of(IDLE_ROUNDS);
+        if ready > self.left {
+            // The shard gave chunks back, and may soon take them again.
+            self.wanted = self.wanted.max(ready).min(self.most);
+        } else if self.habit != Habit::Fill {
+            self.wanted = self.wanted.min(ready);
+        }
+        if self.habit == Habit::Fill && (asked > self.wanted || (taken > 0 && ready == 0)) {
             self.wanted = asked.max(2 * self.wanted).min(self.most);
-        } else if self.idle_rounds > 0 && self.idle_rounds.is_multiple_of(IDLE_ROUNDS) {
+        } else if is_idle && self.habit != Habit::Keep {
             self.wanted = (self.wanted / 2).max(self.least);
         }
         match self.wanted.checked_sub(ready) {
@@ -76,50 +101,55 @@ impl Level {
         }
     }
 
-    /// Does what a round has to do for a source. Returns whether the source has enough.
+    /// Does what a round has to do for a source. Returns whether nothing is left to do.
     fn tend<T>(&mut self, source: &Source<T>) -> bool {
-        match self.judge(source.ready()) {
+        let surplus = match self.judge(source.ready()) {
             Task::Add(chunks) => {
                 let _ = (0..chunks).all(|_| source.add(populate));
+                0
             }
-            Task::TakeBack(chunks) => {
-                for mut chunk in (0..chunks).map_while(|_| source.take_back()) {
-                    discard(&mut chunk);
-                }
-            }
-        }
+            Task::TakeBack(chunks) => chunks,
+        };
+        let is_done = source.discard(surplus, GIVEN_BYTES_MAX, discard);
         self.left = source.ready();
-        self.left >= self.wanted
+        is_done && self.left >= self.wanted
     }
 }
 
 /// The sources of one shard, and how much is kept ready in each.
 struct Ahead {
     stock: Stock,
-    levels: [Level; 4],
+    levels: [Level; 5],
 }
 
 impl Ahead {
-    fn new(stock: Stock, bytes_max: usize) -> Self {
+    fn new(stock: Stock, bytes_max: usize, is_filled: bool) -> Self {
+        let (fill, hold) = match is_filled {
+            true => (Habit::Fill, Habit::Hold),
+            false => (Habit::Keep, Habit::Keep),
+        };
         let sources = [
-            stock.records.chunk_bytes(),
-            stock.links.chunk_bytes(),
-            stock.entries.chunk_bytes(),
-            stock.payloads.chunk_bytes(),
+            (stock.records.chunk_bytes(), fill),
+            (stock.links.chunk_bytes(), fill),
+            (stock.entries.chunk_bytes(), fill),
+            (stock.payloads.chunk_bytes(), fill),
+            (stock.spans.chunk_bytes(), hold),
         ];
-        Self { levels: sources.map(|chunk| Level::new(chunk, bytes_max)), stock }
+        Self { levels: sources.map(|(chunk, habit)| Level::new(chunk, bytes_max, habit)), stock }
     }
 
-    /// One round. Returns whether every source has enough, and whether none is growing.
+    /// One round. Returns whether nothing is left to do for any source, and whether none is
+    /// growing.
     fn round(&mut self) -> (bool, bool) {
-        let [records, links, entries, payloads] = &mut self.levels;
-        let has_enough = [
+        let [records, links, entries, payloads, spans] = &mut self.levels;
+        let is_done = [
             records.tend(&self.stock.records),
             links.tend(&self.stock.links),
             entries.tend(&self.stock.entries),
             payloads.tend(&self.stock.payloads),
+            spans.tend(&self.stock.spans),
         ];
-        (has_enough.into_iter().all(|it| it), !self.levels.iter().any(Level::is_growing))
+        (is_done.into_iter().all(|it| it), !self.levels.iter().any(Level::is_growing))
     }
 }
 
@@ -129,24 +159,32 @@ pub struct MemoryAhead {
     pub stocks: Vec<Stock>,
     /// Most bytes ready in one source.
     share_bytes: usize,
+    is_filled: bool,
 }
 
 impl MemoryAhead {
-    /// Sources in which together at most `bytes_max` bytes are ready. A quarter of a shard's share
-    /// is for each kind of chunk.
-    pub fn new(shards: usize, bytes_max: u64) -> Self {
-        let share_bytes = usize::try_from(bytes_max / 4 / shards as u64).unwrap_or(usize::MAX);
-        Self { stocks: (0..shards).map(|_| Stock::new(share_bytes)).collect(), share_bytes }
+    /// The sources of a node with so many shards. Where memory was touched at the start, only what
+    /// came back is ready, as many bytes as were touched at most.
+    pub fn new(shards: usize, settings: &NodeSettings) -> Self {
+        match settings.prefault_bytes {
+            0 => Self::with(shards, settings.memory_ahead_bytes, true),
+            touched_bytes => Self::with(shards, touched_bytes, false),
+        }
     }
 
-    /// Starts the thread, unless nothing is to be ready. It ends within 50 ms after `stop` is set.
-    pub fn start(self, stop: Arc<AtomicBool>) -> std::io::Result<Option<JoinHandle<()>>> {
-        if self.share_bytes == 0 {
-            return Ok(None);
-        }
-        let ahead = |stock| Ahead::new(stock, self.share_bytes);
+    /// Sources in which together at most `bytes_max` bytes are ready. A fifth of a shard's share is
+    /// for each kind of chunk.
+    fn with(shards: usize, bytes_max: u64, is_filled: bool) -> Self {
+        let share_bytes = usize::try_from(bytes_max / 5 / shards as u64).unwrap_or(usize::MAX);
+        let stocks = (0..shards).map(|_| Stock::new(share_bytes)).collect();
+        Self { stocks, share_bytes, is_filled }
+    }
+
+    /// Starts the thread. It ends within 50 ms after `stop` is set.
+    pub fn start(self, stop: Arc<AtomicBool>) -> std::io::Result<JoinHandle<()>> {
+        let ahead = |stock| Ahead::new(stock, self.share_bytes, self.is_filled);
         let mut shards: Vec<_> = self.stocks.into_iter().map(ahead).collect();
-        let thread = thread::Builder::new().name("chronos-memory".into()).spawn(move || {
+        thread::Builder::new().name("chronos-memory".into()).spawn(move || {
             while !stop.load(Relaxed) {
                 let rounds = shards.iter_mut().map(Ahead::round);
                 let both = |a: (bool, bool), b: (bool, bool)| (a.0 && b.0, a.1 && b.1);
@@ -156,8 +194,7 @@ impl MemoryAhead {
                     (true, true) => IDLE_PAUSE,
                 });
             }
-        })?;
-        Ok(Some(thread))
+        })
     }
 }
 
@@ -179,7 +216,7 @@ mod tests {
 
     /// A level that has reached what an idle shard keeps: 64 chunks.
     fn idle() -> Level {
-        let mut level = Level::new(CHUNK, MOST * CHUNK);
+        let mut level = Level::new(CHUNK, MOST * CHUNK, Habit::Fill);
         let mut ready = 0;
         while let Task::Add(chunks @ 1..) = level.judge(ready) {
             assert_eq!(chunks, ROUND_BYTES_MAX / CHUNK, "a round is bounded");
@@ -226,16 +263,16 @@ mod tests {
 
     #[test]
     fn a_share_below_one_chunk_keeps_nothing_ready() {
-        let mut level = Level::new(CHUNK, CHUNK - 1);
+        let mut level = Level::new(CHUNK, CHUNK - 1, Habit::Fill);
         assert_eq!((level.judge(0), level.most), (Task::Add(0), 0));
     }
 
     #[test]
     fn the_thread_fills_every_source_and_ends() {
-        let ahead = MemoryAhead::new(2, 32 << 20);
+        let ahead = MemoryAhead::with(2, 32 << 20, true);
         let all = ahead.stocks.clone();
         let stop = Arc::<AtomicBool>::default();
-        let thread = ahead.start(stop.clone()).expect("a thread can be started").expect("one");
+        let thread = ahead.start(stop.clone()).expect("a thread can be started");
         let ready_bytes = |stock: &Stock| {
             stock.records.ready() * stock.records.chunk_bytes()
                 + stock.links.ready() * stock.links.chunk_bytes()
@@ -274,9 +311,9 @@ mod tests {
     fn faults_of(creates: u64, bytes_max: u64) -> (u64, Shard) {
         const WARM: u64 = 20_000;
         const PER_ROUND: u64 = 200;
-        let ahead = MemoryAhead::new(1, bytes_max);
+        let ahead = MemoryAhead::with(1, bytes_max, true);
         let stock = ahead.stocks[0].clone();
-        let mut ahead = Ahead::new(stock.clone(), ahead.share_bytes);
+        let mut ahead = Ahead::new(stock.clone(), ahead.share_bytes, true);
         while !ahead.round().0 {}
         let at = |number: u64| Now {
             mono: MonoNs(1_000_000 * (1_000 + number / PER_ROUND)),

@@ -339,8 +339,10 @@ meters! {
     /// Times that a due pop waited because of the rule of its destination: for its rate, for a
     /// place, or for the end of a pause.
     pops_held_by_rule: Counter,
-    /// Bytes of timer memory held.
+    /// Bytes of timer memory in use.
     store_bytes: Gauge,
+    /// Bytes of timer memory held: in use, or left over between payloads.
+    store_held_bytes: Gauge,
     /// Bytes of requests begun and not complete.
     partial_bytes: Gauge,
     /// Bytes of answers that clients have not taken yet.

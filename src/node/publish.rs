@@ -65,6 +65,7 @@ pub fn publish(engine: &mut Engine) -> bool {
     publish_journal(core.journal_counters(), meters);
     let shard = core.shard();
     meters.store_bytes.set(shard.bytes());
+    meters.store_held_bytes.set(shard.held_bytes());
     meters.callback_hosts.set(shard.hosts_known());
     meters.callback_lanes.set(shard.lanes());
     meters.pops_without_lane.set(counted.without_lane);

@@ -162,11 +162,6 @@ impl NodeSettings {
     pub fn opens_listen(&self) -> bool {
         self.serves_timers && (self.plain_clients || self.peer_tls.is_some())
     }
-
-    /// Most bytes of memory that are taken ahead of the growth of timers.
-    pub fn ahead_bytes(&self) -> u64 {
-        if self.prefault_bytes == 0 { self.memory_ahead_bytes } else { 0 }
-    }
 }
 
 /// How the same cores serve timestamps.

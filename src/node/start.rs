@@ -134,8 +134,8 @@ pub struct NodeHandle {
     pub backups: Option<Backups>,
     /// The thread that makes segments, if the node has a journal.
     segments: Option<JoinHandle<()>>,
-    /// The thread that takes memory ahead, if the node has one.
-    memory: Option<JoinHandle<()>>,
+    /// The thread that takes memory ahead and gives it back.
+    memory: JoinHandle<()>,
 }
 
 impl NodeHandle {
@@ -167,7 +167,7 @@ impl NodeHandle {
             }
         }
         self.stop.store(true, Relaxed);
-        if let Some(Err(panic)) = self.memory.map(JoinHandle::join) {
+        if let Err(panic) = self.memory.join() {
             failures.push(format!("the thread that takes memory ahead: {}", message(&*panic)));
         }
         if let Some(Err(panic)) = self.segments.map(JoinHandle::join) {
@@ -271,7 +271,7 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     let (mut threads, mut gos) = (Vec::new(), Vec::new());
     let ports = mesh(shards, settings.limits.mesh_queue_max);
     let commands: Vec<_> = placement.iter().map(|_| Commands::empty()).collect();
-    let ahead = MemoryAhead::new(placement.len(), settings.ahead_bytes());
+    let ahead = MemoryAhead::new(placement.len(), &settings);
     let (identity, job_places) = (identity(&settings), Arc::<JobPlaces>::default());
     for (own, (listeners, mesh)) in listeners.into_iter().zip(ports).enumerate() {
         let (go, wait_for_go) = channel();

@@ -147,7 +147,7 @@ impl Shard {
         self.judge(now, asked, seen, outbox)
     }
 
-    fn seen_here(&self, id: TimerId) -> Option<Seen> {
+    pub(super) fn seen_here(&self, id: TimerId) -> Option<Seen> {
         let held = self.records.get(self.find(id)?);
         let factor = self.records.placement_of(held).factor;
         let content = held.is_live().then(|| self.records.content_of(held));
@@ -181,7 +181,8 @@ impl Shard {
     ) -> Decided {
         let id = asked.target.id;
         let known = [seen, self.known_here(&asked)].into_iter().flatten();
-        asked.seen = known.max_by_key(|seen| seen.key);
+        // Of two ends that are equal, one may not know of the key.
+        asked.seen = known.max_by_key(|seen| (seen.key, seen.once.is_some()));
         let seen_version = asked.seen.as_ref().map(|seen| seen.key.version);
         if asked.version.is_some() && asked.version == seen_version {
             // A node that was asked before has taken the write.
@@ -264,7 +265,7 @@ impl Shard {
                 (asked.sequence, (definition.interval_ms, definition.repeat_for_ms))
             }
             None => seen.map_or((0, (TOMBSTONE_MS_MIN, 0)), |seen| {
-                (seen.key.sequence, (seen.interval_ms, seen.repeat_for_ms))
+                (seen.key.sequence, seen.numbers_of_end(id, asked.asked_at))
             }),
         };
         NewWrite {

@@ -1,6 +1,7 @@
 //! Writes with a condition, by one node and by three.
 
 use super::*;
+use crate::cluster::detector::Liveness;
 use crate::shard::effects::{Event, Request, Target};
 use crate::shard::harness_tests::{Cluster, FROM, definition};
 use crate::timer::definition::{Definition, encode_with_attributes};
@@ -394,5 +395,59 @@ fn the_end_of_a_key_told_by_a_node_that_never_held_it_forgets_nothing() {
         let held = *cluster.shard(*node).records.get(slot);
         assert_eq!(held.repeat_for.get(), digest_of(b"body"));
         assert!(held.interval_ms > KEY_REMEMBERED_MS - 60_000 && !held.is_live());
+    }
+}
+
+/// A node that is to hold the timer, and does not yet, hears of the key by its end alone.
+#[test]
+fn the_end_of_a_key_tells_its_body_and_not_how_often_the_timer_popped() {
+    for is_conditional in [false, true] {
+        let mut cluster = settled(3);
+        let id = id_of_key("", b"k");
+        let list = cluster.list(id);
+        let first = post(&mut cluster, list[0], ("k", "body"), (600, 6_000));
+        // It has lost the timer, as if it had just joined.
+        cluster.kill(list[1]);
+        cluster.return_empty(list[1]);
+        let end = match is_conditional {
+            true => ask(id, Condition::Version(version(&first)), None),
+            false => Request::Delete(target(id)),
+        };
+        drop(cluster.ask(list[0], end));
+        for node in &list[..2] {
+            let slot = cluster.shard(*node).find(id).expect("a tombstone");
+            let held = *cluster.shard(*node).records.get(slot);
+            assert!(!held.is_live() && held.repeat_for.get() == digest_of(b"body"), "{held:?}");
+            assert!(held.interval_ms > KEY_REMEMBERED_MS - 60_000);
+        }
+        cluster.run_until(cluster.now_ms / 1_000 - 1_000 + 10);
+        for node in list {
+            assert!(is_done(&post(&mut cluster, node, ("k", "body"), (600, 6_000))), "{node}");
+        }
+    }
+}
+
+/// A node that is silent may have taken the key, as far as others know, until it is back or dead.
+#[test]
+fn a_keyed_create_waits_for_what_becomes_of_a_silent_node() {
+    for becomes in [Liveness::Dead, Liveness::Alive] {
+        let mut cluster = settled(3);
+        let id = id_of_key("", b"k");
+        let list = cluster.list(id);
+        (1..3).for_each(|other| cluster.cut(list[0], list[other], true));
+        (1..3).for_each(|other| cluster.believe(list[other], list[0], Liveness::Suspect));
+        let content = keyed("body");
+        let new = definition((600, 600), 2, &content);
+        let request = ask(id, Condition::Once, Some(new));
+        cluster.handle(list[1], Event::Request { from: FROM, request });
+        cluster.run_until(cluster.now_ms / 1_000 - 1_000 + 2);
+        assert!(cluster.answers.is_empty(), "{:?}", cluster.answers);
+        if becomes == Liveness::Alive {
+            (1..3).for_each(|other| cluster.cut(list[0], list[other], false));
+        }
+        (1..3).for_each(|other| cluster.believe(list[other], list[0], becomes));
+        cluster.run_until(cluster.now_ms / 1_000 - 1_000 + 2);
+        assert!(cluster.answers.iter().all(is_done), "{:?}", cluster.answers);
+        assert_eq!((cluster.answers.len(), cluster.holders(id).len()), (1, 2), "{becomes:?}");
     }
 }

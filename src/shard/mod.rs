@@ -411,9 +411,14 @@ impl Shard {
         &self.counters
     }
 
-    /// Bytes of memory held: records, links, wheel, index, payloads in use.
+    /// Bytes of memory in use: records, links, wheel, index, payloads.
     pub fn bytes(&self) -> u64 {
         self.records.bytes()
+    }
+
+    /// Bytes of memory held: in use, or left over between payloads.
+    pub fn held_bytes(&self) -> u64 {
+        self.records.held_bytes()
     }
 
     /// Callback hosts that timers name.

@@ -184,6 +184,12 @@ impl Shard {
         let able = able_of(waiting.left);
         let first = able.intersection(waiting.listed);
         let Some(peer) = first.iter().chain(able.iter()).next() else {
+            if self.awaits_verdict(&waiting) {
+                waiting.asked = self.peers.own();
+                waiting.asked_at = now.mono.tick_floor();
+                self.reads.insert(waiting);
+                return None;
+            }
             return Some(self.latest_without_others(waiting));
         };
         waiting.asked = peer;
@@ -193,6 +199,25 @@ impl Shard {
         let key = self.reads.insert(waiting);
         outbox.tell(peer, Purpose::Read(key), bytes);
         None
+    }
+
+    /// Whether a write with a condition waits until the nodes that are left to be asked are back, or
+    /// dead: what only a dead node knows does not hold it up. A client that was told to retry would
+    /// ask again until then.
+    fn awaits_verdict(&self, waiting: &Waiting) -> bool {
+        let suspects = waiting.left.minus(self.peers.alive()).minus(self.peers.dead());
+        let is_key_known = || {
+            let ended = waiting.ended.as_deref();
+            ended.is_some_and(|ended| ended.once.is_some())
+                || self.seen_here(waiting.id).is_some_and(|seen| seen.once.is_some())
+        };
+        matches!(waiting.from, Reader::Condition(_))
+            && !waiting.is_unsure
+            && !self.find(waiting.id).is_some_and(|slot| self.is_latest(slot))
+            && !is_key_known()
+            && !suspects.is_empty()
+            && waiting.left.minus(suspects).minus(self.peers.dead()).is_empty()
+            && suspects.intersection(self.peers.http()).is_empty()
     }
 
     /// The answer when no other node knows of the timer: what is held here. If a peer was not
@@ -242,11 +267,26 @@ impl Shard {
             }
             (Some(_), _) => Some(Latest::Nothing),
             (None, Some(PeerResult::NotFound)) => self.ask_next(now, waiting, outbox),
-            (None, _) => {
+            (None, _) if self.peers.alive().contains(peer) => {
                 waiting.is_unsure = true;
                 self.ask_next(now, waiting, outbox)
             }
+            (None, _) => {
+                waiting.left = waiting.left.with(peer);
+                self.ask_next(now, waiting, outbox)
+            }
         };
+        self.found_out(now, from, latest, outbox);
+    }
+
+    /// Tells the reader what was found; `None`: another node is asked.
+    fn found_out(
+        &mut self,
+        now: Now,
+        from: Reader,
+        latest: Option<Latest<'_>>,
+        outbox: &mut Outbox,
+    ) {
         let Some(latest) = latest else { return };
         let (from, wanted) = match from {
             Reader::Client(from) => (from, None),
@@ -268,12 +308,31 @@ impl Shard {
         let tick = now.mono.tick_floor();
         for index in 0..self.reads.places() {
             let Some(key) = self.reads.key_at(index) else { continue };
-            let Some(&Waiting { asked, asked_at, .. }) = self.reads.get(key) else { continue };
+            let Some(waiting) = self.reads.get(key) else { continue };
+            let (asked, asked_at) = (waiting.asked, waiting.asked_at);
             let is_late = tick - asked_at >= patience_ms;
-            if is_late || !self.peers.alive().contains(asked) {
+            if asked == self.peers.own() {
+                self.settle_suspected(now, key, outbox);
+            } else if is_late || !self.peers.alive().contains(asked) {
                 self.read_result(now, asked, key, None, outbox);
             }
         }
+    }
+
+    /// Goes on with a read that waits for what becomes of nodes, once they are back or dead.
+    fn settle_suspected(&mut self, now: Now, key: SlotKey, outbox: &mut Outbox) {
+        let patience_ms = self.config.cluster.dead_after_ms + BEYOND_SUSPICION_MS;
+        let Some(waiting) = self.reads.get(key) else { return };
+        let is_late = now.mono.tick_floor() - waiting.asked_at >= patience_ms;
+        if self.awaits_verdict(waiting) && !is_late {
+            return;
+        }
+        let Some(mut waiting) = self.reads.remove(key) else { return };
+        let from = waiting.from;
+        waiting.left = waiting.left.minus(self.peers.dead());
+        waiting.is_unsure = is_late;
+        let latest = self.ask_next(now, waiting, outbox);
+        self.found_out(now, from, latest, outbox);
     }
 
     /// Takes a copy that a peer sent for a read. The copy answers the read, with two exceptions:

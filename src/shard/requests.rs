@@ -238,15 +238,18 @@ impl Shard {
             (None, Some(held)) => self.clock.just_above(held.version),
             _ => self.clock.assign(now.wall, before),
         };
+        let tick = now.mono.tick_floor();
+        let numbers = held.as_ref().map(|held| self.records.numbers_of_end(tick, held));
+        let (interval_ms, repeat_for_ms) = numbers.unwrap_or((TOMBSTONE_MS_MIN, 0));
         let new = NewWrite {
             from,
-            asked_at: now.mono.tick_floor(),
+            asked_at: tick,
             id,
             slot,
             key: StateKey { version, sequence: held.map_or(0, |held| held.sequence) },
-            start: now.mono.tick_floor(),
-            interval_ms: held.map_or(TOMBSTONE_MS_MIN, |held| held.interval_ms),
-            repeat_for_ms: held.map_or(0, |held| held.repeat_for.get()),
+            start: tick,
+            interval_ms,
+            repeat_for_ms,
             body: None,
             tries: 1,
             refused: PeerSet::EMPTY,

@@ -39,8 +39,8 @@ impl<T> Directory<T> {
     }
 
     #[inline]
-    pub(crate) fn last_mut(&mut self) -> Option<&mut T> {
-        self.leaves.last_mut()?.last_mut()
+    pub(crate) fn get_mut(&mut self, at: usize) -> Option<&mut T> {
+        self.leaves.get_mut(at >> LEAF_LOG2)?.get_mut(at % LEAF)
     }
 
     #[inline]
@@ -88,7 +88,7 @@ mod tests {
         }
         assert!((0..10 * LEAF).all(|number| directory[number] == number));
         assert_eq!(directory.get(10 * LEAF), None);
-        assert_eq!(directory.last_mut(), Some(&mut (10 * LEAF - 1)));
+        assert_eq!(directory.get_mut(10 * LEAF - 1), Some(&mut (10 * LEAF - 1)));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The index leads from a 64-bit key to a slot. It is a hash table of pages of 4 KiB that split one
 //! at a time (extendible hashing): so no insert moves more than the entries of one page, and memory
-//! is taken in pieces of one size, none of which is outgrown.
+//! is taken in pieces of one size, none of which is outgrown. Two pages that come from one and have
+//! few entries left are merged, so the memory goes back as it came.
 //!
 //! An entry is a slot and 32 bits of its key's hash, so that a split reads no record. Keys that
 //! differ in their last six bits only are a *block*: such as ids that are minted in one
@@ -24,6 +25,8 @@ const LINE_BITS: u32 = 6;
 const PAGE: usize = LINE << LINE_BITS;
 /// Most entries in a page that can still be split.
 const PAGE_LEN_MAX: usize = PAGE / 16 * 15;
+/// Most entries of two pages that are merged: far fewer than make a page split.
+const MERGED_LEN_MAX: usize = PAGE / 4;
 /// Pages of a chunk.
 const CHUNK_PAGES: usize = 4;
 /// Most bits of a prefix, by which a page is found: those that an entry keeps.
@@ -121,6 +124,11 @@ pub struct Index {
     depth: u32,
     pages: Vec<Page>,
     chunks: Directory<Vec<Entry>>,
+    /// Pages in use of each chunk.
+    chunk_pages: Vec<u8>,
+    /// Numbers that no page has; their chunks may have no memory.
+    free_pages: Vec<u32>,
+    chunks_held: usize,
     source: Arc<Source<Entry>>,
     hasher: RandomState,
     len: u64,
@@ -138,6 +146,9 @@ impl Index {
             depth: 0,
             pages: Vec::new(),
             chunks: Directory::new(),
+            chunk_pages: Vec::new(),
+            free_pages: Vec::new(),
+            chunks_held: 0,
             source,
             hasher: RandomState::with_seeds(key(1), key(2), key(3), key(4)),
             len: 0,
@@ -184,8 +195,12 @@ impl Index {
         let places = self.places_mut(page);
         let place = find(places, hash, |slot| key_of(slot) == key).ok()?;
         let removed = take_out(places, place);
-        self.pages[page].len -= 1;
+        let len = &mut self.pages[page].len;
+        *len -= 1;
         self.len -= 1;
+        if usize::from(*len) <= MERGED_LEN_MAX / 2 {
+            self.merge(page, hash);
+        }
         Some(Slot(removed.slot))
     }
 
@@ -204,7 +219,9 @@ impl Index {
     /// Bytes of memory, as reserved.
     pub fn bytes(&self) -> usize {
         self.chunks.bytes()
-            + self.chunks.len() * CHUNK_PAGES * size_of::<Places>()
+            + self.chunks_held * CHUNK_PAGES * size_of::<Places>()
+            + self.chunk_pages.capacity()
+            + self.free_pages.capacity() * size_of::<u32>()
             + self.pages.capacity() * size_of::<Page>()
             + self.prefixes.capacity() * size_of::<u32>()
     }
@@ -241,16 +258,71 @@ impl Index {
         true
     }
 
+    /// Merges a page, to which entries with this hash belong, with the other half of the page that
+    /// was split into both, if both have few entries.
+    #[cold]
+    fn merge(&mut self, page: usize, hash: u32) {
+        let depth = u32::from(self.pages[page].depth);
+        if depth == 0 {
+            return;
+        }
+        let other = self.page_of(hash ^ 1 << (u32::BITS - depth));
+        let (len, other_page) = (self.pages[page].len, self.pages[other]);
+        if u32::from(other_page.depth) != depth
+            || usize::from(len + other_page.len) > MERGED_LEN_MAX
+        {
+            return;
+        }
+        let moved = std::mem::replace(self.places_mut(page), [Entry::NONE; PAGE]);
+        let places = self.places_mut(other);
+        for entry in moved.into_iter().filter(|&entry| entry != Entry::NONE) {
+            put_in(places, place_of_new(places, entry.hash), entry);
+        }
+        self.pages[other] = Page { len: len + other_page.len, depth: depth as u8 - 1 };
+        let run = 1_usize << (self.depth - depth);
+        let prefix = (hash >> (u32::BITS - self.depth)) as usize;
+        let begin = prefix & !(run - 1);
+        self.prefixes[begin..begin + run].fill(other as u32);
+        self.free_page(page);
+    }
+
     /// Adds a page without entries and returns its number.
     fn new_page(&mut self, depth: u8) -> usize {
-        let page = self.pages.len();
-        if page.is_multiple_of(CHUNK_PAGES) {
-            self.chunks.push(self.source.take());
+        let page = self.free_pages.pop().map_or(self.pages.len(), |page| page as usize);
+        let chunk_at = page / CHUNK_PAGES;
+        if page == self.pages.len() {
+            self.pages.push(Page { len: 0, depth });
         }
-        self.pages.push(Page { len: 0, depth });
-        let chunk = self.chunks.last_mut().expect("a chunk holds page 0 onwards");
-        chunk.resize(chunk.len() + PAGE, Entry::NONE);
+        if chunk_at == self.chunks.len() {
+            self.chunks.push(Vec::new());
+            self.chunk_pages.push(0);
+        }
+        if self.chunk_pages[chunk_at] == 0 {
+            self.chunks[chunk_at] = self.source.take();
+            self.chunks_held += 1;
+        }
+        self.chunk_pages[chunk_at] += 1;
+        self.pages[page] = Page { len: 0, depth };
+        let end = (page % CHUNK_PAGES + 1) * PAGE;
+        let chunk = &mut self.chunks[chunk_at];
+        if chunk.len() < end {
+            chunk.resize(end, Entry::NONE);
+        }
         page
+    }
+
+    /// Gives back a page without entries, and its chunk with the last of its pages.
+    fn free_page(&mut self, page: usize) {
+        let chunk_at = page / CHUNK_PAGES;
+        self.free_pages.push(page as u32);
+        self.pages[page].len = 0;
+        self.chunk_pages[chunk_at] -= 1;
+        if self.chunk_pages[chunk_at] == 0 {
+            let mut chunk = std::mem::take(&mut self.chunks[chunk_at]);
+            chunk.clear();
+            self.chunks_held -= 1;
+            self.source.give_back(chunk);
+        }
     }
 
     /// The number of the page to which entries with this hash belong.
@@ -468,6 +540,26 @@ mod tests {
         assert!(index.depth > 15, "{} bits", index.depth);
         assert!(slots().all(|slot| index.remove(key_of(slot), key_of) == Some(slot)));
         assert!(index.is_empty() && longest(&index) == 0);
+    }
+
+    #[test]
+    fn pages_are_merged_as_their_entries_go_and_the_memory_goes_back() {
+        let mut index = index(42);
+        let idle = index.bytes();
+        let slots = || (0..200_000).map(Slot);
+        let key_of = |slot: Slot| minted(slot.0);
+        slots().for_each(|slot| index.insert(key_of(slot), slot, key_of));
+        let full = index.bytes();
+        for step in 0..10 {
+            let part = || slots().skip(step).step_by(10);
+            assert!(part().all(|slot| index.remove(key_of(slot), key_of) == Some(slot)));
+            let mut left = (step + 1..10).flat_map(|step| slots().skip(step).step_by(10));
+            assert!(left.all(|slot| index.get(key_of(slot), key_of) == Some(slot)));
+        }
+        assert!(index.bytes() < idle + full / 8, "{} bytes left of {full}", index.bytes());
+        slots().for_each(|slot| index.insert(key_of(slot), slot, key_of));
+        assert!(index.bytes() <= full + full / 16, "{} bytes after {full}", index.bytes());
+        assert!(slots().all(|slot| index.get(key_of(slot), key_of) == Some(slot)));
     }
 
     proptest! {

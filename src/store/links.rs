@@ -3,6 +3,7 @@
 //! the place that it is in; every move asserts that name. This file does not know what a slot
 //! stands for.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::directory::Directory;
@@ -56,12 +57,14 @@ impl Link {
 pub struct Links {
     chunks: Directory<Vec<Link>>,
     source: Arc<Source<Link>>,
+    /// Chunks that have memory.
+    chunks_held: usize,
 }
 
 impl From<Arc<Source<Link>>> for Links {
     /// Links without any slot that take their chunks from `source`.
     fn from(source: Arc<Source<Link>>) -> Self {
-        Self { chunks: Directory::new(), source }
+        Self { chunks: Directory::new(), source, chunks_held: 0 }
     }
 }
 
@@ -107,27 +110,47 @@ impl Links {
 
     /// Bytes of memory, as reserved.
     pub fn bytes(&self) -> usize {
-        self.chunks.bytes() + self.chunks.len() * CHUNK_SLOTS * size_of::<Link>()
+        self.chunks.bytes() + self.chunks_held * CHUNK_SLOTS * size_of::<Link>()
+    }
+
+    /// Gives back the chunks of slots that are in no list and have no records. Each of them is to
+    /// be [ensured](Self::ensure) before it is used again. Chunks with other slots stay.
+    #[cold]
+    pub fn release(&mut self, slots: Range<u32>) {
+        let first = (slots.start as usize).div_ceil(CHUNK_SLOTS);
+        for chunk_at in first..slots.end as usize / CHUNK_SLOTS {
+            let chunk = self.chunks.get_mut(chunk_at).map(std::mem::take).unwrap_or_default();
+            let is_unlinked = |link: &Link| link.place() == PLACE_NONE;
+            assert!(chunk.iter().all(is_unlinked), "a slot is given back that is in a list");
+            self.give_back(chunk);
+        }
+    }
+
+    fn give_back(&mut self, mut chunk: Vec<Link>) {
+        if chunk.capacity() > 0 {
+            chunk.clear();
+            self.chunks_held -= 1;
+            self.source.give_back(chunk);
+        }
     }
 
     #[cold]
     fn grow(&mut self, slot: Slot) {
         assert!(slot.0 != NIL, "the last u32 means 'no slot'");
-        loop {
-            let last = match self.chunks.last_mut() {
-                Some(last) if last.len() < CHUNK_SLOTS => last,
-                _ => {
-                    self.chunks.push(self.source.take());
-                    continue;
-                }
-            };
-            last.push(Link::UNUSED);
-            let held = (self.chunks.len() - 1) * CHUNK_SLOTS
-                + self.chunks.last_mut().expect("one was just written to").len();
-            if held > slot.index() {
-                return;
-            }
+        let (chunk_at, at) = (slot.index() >> CHUNK_SLOTS_LOG2, slot.index() % CHUNK_SLOTS);
+        while self.chunks.len() <= chunk_at {
+            let mut chunk = self.source.take();
+            let slots = if self.chunks.len() < chunk_at { CHUNK_SLOTS } else { 0 };
+            chunk.resize(slots, Link::UNUSED);
+            self.chunks.push(chunk);
+            self.chunks_held += 1;
         }
+        let chunk = &mut self.chunks[chunk_at];
+        if chunk.capacity() == 0 {
+            *chunk = self.source.take();
+            self.chunks_held += 1;
+        }
+        chunk.resize(at + 1, Link::UNUSED);
     }
 
     #[inline]
@@ -356,6 +379,28 @@ mod tests {
             slots.into_iter().for_each(|slot| links.ensure(Slot(slot)));
         }
         assert_eq!(links.bytes(), bytes);
+    }
+
+    #[test]
+    fn the_chunks_of_slots_without_records_go_back_and_come_again() {
+        let mut links = links_for(4 * CHUNK_SLOTS as u32);
+        let full = links.bytes();
+        let slots = CHUNK_SLOTS as u32..3 * CHUNK_SLOTS as u32;
+        links.release(slots.start - 5..slots.end + 5);
+        assert_eq!(full - links.bytes(), 2 * CHUNK_SLOTS * 16, "chunks with other slots stay");
+        for slot in slots.map(Slot) {
+            links.ensure(slot);
+            assert!(!links.is_linked(slot));
+        }
+        assert_eq!(links.bytes(), full);
+    }
+
+    #[test]
+    #[should_panic(expected = "a slot is given back that is in a list")]
+    fn a_slot_in_a_list_is_not_given_back() {
+        let mut links = links_for(CHUNK_SLOTS as u32);
+        Fifo::new().push_back(&mut links, Slot(3));
+        links.release(0..CHUNK_SLOTS as u32);
     }
 
     proptest! {

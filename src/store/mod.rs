@@ -8,8 +8,10 @@ pub mod slab;
 pub mod source;
 pub mod wheel;
 
+mod blocks;
 pub(crate) mod directory;
 mod occupancy;
 mod places;
+mod spans;
 #[cfg(test)]
 mod wheel_tests;

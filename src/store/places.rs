@@ -1,20 +1,23 @@
 //! Which of the numbers 0, 1, 2 ... are taken: one bit each, in groups of 4096. The lowest free
 //! number of a group with a free number is given out, so a number that was never given out comes
-//! only when all lower numbers are taken. A number that is given back twice is noticed. This file
-//! holds no values.
+//! only when all lower numbers are taken. A number that is given back twice is noticed. A group
+//! none of whose numbers is taken can be closed: its numbers come again when all others are taken.
+//! This file holds no values.
 
 use super::directory::Directory;
 
 /// Width of a number in its group, in bits. A group is 64 words of 64 bits, and one word that says
 /// which of these words have a free bit.
 const GROUP_LOG2: u32 = 12;
-const GROUP: usize = 1 << GROUP_LOG2;
+pub(super) const GROUP: usize = 1 << GROUP_LOG2;
 const WORD_BITS: usize = 64;
 
 struct Group {
     taken: Box<[u64; GROUP / WORD_BITS]>,
     /// One bit per word of `taken` that has a free bit.
     open_words: u64,
+    len: u32,
+    is_closed: bool,
 }
 
 /// A set of taken numbers below `u32::MAX`.
@@ -22,12 +25,15 @@ pub(super) struct Places {
     groups: Directory<Group>,
     /// The groups with a free number, each once. The last group is used first.
     open_groups: Vec<u32>,
+    /// The groups whose numbers are not given out at present.
+    closed_groups: Vec<u32>,
     len: u64,
 }
 
 impl Places {
     pub(super) fn new() -> Self {
-        Self { groups: Directory::new(), open_groups: Vec::new(), len: 0 }
+        let (open_groups, closed_groups) = (Vec::new(), Vec::new());
+        Self { groups: Directory::new(), open_groups, closed_groups, len: 0 }
     }
 
     /// Takes a free number. Cost: at most one group (512 bytes) is allocated. Panics when no number
@@ -42,6 +48,7 @@ impl Places {
         let word = group.open_words.trailing_zeros() as usize;
         let bit = group.taken[word].trailing_ones() as usize;
         group.taken[word] |= 1 << bit;
+        group.len += 1;
         if group.taken[word] == u64::MAX {
             group.open_words &= !(1 << word);
             if group.open_words == 0 {
@@ -52,9 +59,10 @@ impl Places {
         (group_at << GROUP_LOG2) + (word * WORD_BITS + bit) as u32
     }
 
-    /// Gives a taken number back. Panics if the number is not taken.
+    /// Gives a taken number back. Returns whether no number of its group is taken any more. Panics
+    /// if the number is not taken.
     #[inline]
-    pub(super) fn give_back(&mut self, place: u32) {
+    pub(super) fn give_back(&mut self, place: u32) -> bool {
         assert!(self.contains(place), "place {place} is freed, but was not taken");
         let (group_at, word, bit) = split(place);
         let group = &mut self.groups[group_at];
@@ -63,7 +71,24 @@ impl Places {
         }
         group.taken[word] &= !(1 << bit);
         group.open_words |= 1 << word;
+        group.len -= 1;
         self.len -= 1;
+        group.len == 0
+    }
+
+    /// Whether a group is open and none of its numbers is taken. False for a group that never was.
+    pub(super) fn is_idle(&self, group: u32) -> bool {
+        self.groups.get(group as usize).is_some_and(|group| group.len == 0 && !group.is_closed)
+    }
+
+    /// Keeps the numbers of an idle group from being given out, until all others are taken.
+    #[cold]
+    pub(super) fn close(&mut self, group: u32) {
+        assert!(self.is_idle(group), "group {group} is closed, but has taken numbers");
+        let at = self.open_groups.iter().position(|&open| open == group);
+        self.open_groups.remove(at.expect("a group with a free number is open"));
+        self.groups[group as usize].is_closed = true;
+        self.closed_groups.push(group);
     }
 
     /// Whether a number is taken.
@@ -98,14 +123,19 @@ impl Places {
     pub(super) fn bytes(&self) -> usize {
         self.groups.bytes()
             + self.groups.len() * size_of::<[u64; GROUP / WORD_BITS]>()
-            + self.open_groups.capacity() * size_of::<u32>()
+            + (self.open_groups.capacity() + self.closed_groups.capacity()) * size_of::<u32>()
     }
 
     #[cold]
     fn open_group(&mut self) {
+        if let Some(closed) = self.closed_groups.pop() {
+            self.groups[closed as usize].is_closed = false;
+            return self.open_groups.push(closed);
+        }
         let next = self.groups.len();
         assert!(next < (u32::MAX >> GROUP_LOG2) as usize, "more than 2^32 places in one shard");
-        self.groups.push(Group { taken: Box::new([0; GROUP / WORD_BITS]), open_words: u64::MAX });
+        let taken = Box::new([0; GROUP / WORD_BITS]);
+        self.groups.push(Group { taken, open_words: u64::MAX, len: 0, is_closed: false });
         self.open_groups.push(next as u32);
     }
 }
@@ -132,7 +162,7 @@ mod tests {
         }
         // The directory has a root of four leaves and a leaf of four groups. Beside it there are
         // two groups, and a list with room for four numbers.
-        assert_eq!(places.bytes(), (4 * 24 + 4 * 16) + 2 * 512 + 4 * 4);
+        assert_eq!(places.bytes(), (4 * 24 + 4 * 24) + 2 * 512 + 4 * 4);
     }
 
     #[test]
@@ -155,5 +185,23 @@ mod tests {
             assert_eq!(places.len(), model.len() as u64);
         }
         assert!(fresh as usize > GROUP, "the test must cross a group");
+    }
+
+    #[test]
+    fn the_numbers_of_a_closed_group_come_again_before_fresh_ones() {
+        let mut places = Places::new();
+        let all = 3 * GROUP as u32;
+        (0..all).for_each(|number| assert_eq!(places.take(), number));
+        let second = GROUP as u32..2 * GROUP as u32;
+        let emptied: Vec<_> = second.clone().filter(|&place| places.give_back(place)).collect();
+        assert_eq!(emptied, [second.end - 1], "the last of the group is told");
+        assert!(places.is_idle(1) && !places.is_idle(0) && !places.is_idle(9));
+        places.close(1);
+        assert!(!places.is_idle(1) && !places.contains(second.start));
+        places.give_back(7);
+        assert_eq!(places.take(), 7, "what is free elsewhere comes first");
+        assert_eq!(places.first_from(GROUP as u32), Some(second.end), "nothing is in there");
+        second.for_each(|number| assert_eq!(places.take(), number));
+        assert_eq!((places.take(), places.len()), (all, u64::from(all) + 1));
     }
 }

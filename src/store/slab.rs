@@ -1,10 +1,12 @@
-//! Records of one size in chunks. A record never moves. Growth allocates one chunk and initialises
-//! nothing. A slab never holds a value that owns memory, and never hands out an occupied slot.
+//! Records of one size in chunks. A record never moves. Growth takes one chunk and initialises
+//! nothing. Empty chunks go back to their source, two at a time; two that are empty are kept. A
+//! slab never holds a value that owns memory, and never hands out an occupied slot.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::directory::Directory;
-use super::places::Places;
+use super::places::{GROUP, Places};
 use super::source::Source;
 use crate::base::ids::Slot;
 
@@ -14,13 +16,21 @@ use crate::base::ids::Slot;
 const CHUNK_SLOTS_LOG2: u32 = 11;
 const CHUNK_SLOTS: usize = 1 << CHUNK_SLOTS_LOG2;
 
+const _: () = assert!(GROUP.is_multiple_of(CHUNK_SLOTS), "a group of slots has whole chunks");
+
 /// A slab of records of type `T`, with one bit of overhead a record.
 pub struct Slab<T> {
     chunks: Directory<Vec<T>>,
     source: Arc<Source<T>>,
-    /// How many slots were ever given out. Every slot below has a record, occupied or freed.
+    /// How many slots were ever given out.
     fresh: u32,
     places: Places,
+    /// Chunks that have memory.
+    chunks_held: usize,
+    /// A group of slots that was empty when it was last looked at, and was kept.
+    spare: u32,
+    /// The first slot of a group whose chunks were given back, until somebody asks.
+    released: Option<Slot>,
 }
 
 impl<T: Copy> Slab<T> {
@@ -38,24 +48,37 @@ impl<T: Copy> Slab<T> {
     #[inline]
     pub fn insert(&mut self, value: T) -> Slot {
         let slot = Slot(self.places.take());
-        if slot.0 < self.fresh {
-            self.chunks[slot.index() >> CHUNK_SLOTS_LOG2][slot.index() % CHUNK_SLOTS] = value;
-            return slot;
+        let (chunk_at, at) = (slot.index() >> CHUNK_SLOTS_LOG2, slot.index() % CHUNK_SLOTS);
+        if at == 0 && self.chunks.get(chunk_at).is_none_or(|chunk| chunk.capacity() == 0) {
+            self.open(chunk_at);
         }
-        assert!(slot.0 == self.fresh, "fresh places come in order");
-        if slot.index().is_multiple_of(CHUNK_SLOTS) {
-            self.chunks.push(self.source.take());
+        let chunk = &mut self.chunks[chunk_at];
+        if at < chunk.len() {
+            chunk[at] = value;
+        } else {
+            assert!(at == chunk.len(), "the slots of a chunk come in order");
+            chunk.push(value);
+            self.fresh = self.fresh.max(slot.0 + 1);
         }
-        self.chunks.last_mut().expect("a chunk holds slot 0 onwards").push(value);
-        self.fresh += 1;
         slot
     }
 
     /// Frees an occupied slot and returns its value. Panics if the slot is free.
     #[inline]
     pub fn remove(&mut self, slot: Slot) -> T {
-        self.places.give_back(slot.0);
-        self.chunks[slot.index() >> CHUNK_SLOTS_LOG2][slot.index() % CHUNK_SLOTS]
+        let is_group_empty = self.places.give_back(slot.0);
+        let value = self.chunks[slot.index() >> CHUNK_SLOTS_LOG2][slot.index() % CHUNK_SLOTS];
+        if is_group_empty {
+            self.emptied(slot.0 / GROUP as u32);
+        }
+        value
+    }
+
+    /// The slots of chunks that were given back since the last call. Nothing else that is kept for
+    /// each slot is needed for these. To be asked after each [`remove`](Self::remove).
+    #[inline]
+    pub fn take_released(&mut self) -> Option<Range<u32>> {
+        self.released.take().map(|first| first.0..first.0 + GROUP as u32)
     }
 
     /// The value of an occupied slot. Panics if the slot is free.
@@ -106,14 +129,56 @@ impl<T: Copy> Slab<T> {
 
     /// Bytes of memory, as reserved.
     pub fn bytes(&self) -> usize {
-        self.chunks.bytes() + self.chunks.len() * CHUNK_SLOTS * size_of::<T>() + self.places.bytes()
+        self.chunks.bytes() + self.chunks_held * CHUNK_SLOTS * size_of::<T>() + self.places.bytes()
+    }
+
+    /// Takes a chunk for slots none of which is occupied.
+    #[cold]
+    fn open(&mut self, chunk_at: usize) {
+        self.chunks_held += 1;
+        match self.chunks.get_mut(chunk_at) {
+            Some(chunk) => *chunk = self.source.take(),
+            None => self.chunks.push(self.source.take()),
+        }
+    }
+
+    /// Keeps the chunks of an empty group, if no other is kept, or gives them back.
+    #[cold]
+    fn emptied(&mut self, group: u32) {
+        if self.spare == group || !self.places.is_idle(self.spare) {
+            self.spare = group;
+            return;
+        }
+        self.places.close(group);
+        let first = group as usize * GROUP;
+        for chunk_at in first / CHUNK_SLOTS..(first + GROUP) / CHUNK_SLOTS {
+            let chunk = self.chunks.get_mut(chunk_at).map(std::mem::take).unwrap_or_default();
+            self.give_back(chunk);
+        }
+        self.released = Some(Slot(first as u32));
+    }
+
+    fn give_back(&mut self, mut chunk: Vec<T>) {
+        if chunk.capacity() > 0 {
+            chunk.clear();
+            self.chunks_held -= 1;
+            self.source.give_back(chunk);
+        }
     }
 }
 
 impl<T> From<Arc<Source<T>>> for Slab<T> {
     /// A slab without records that takes its chunks from `source`.
     fn from(source: Arc<Source<T>>) -> Self {
-        Self { chunks: Directory::new(), source, fresh: 0, places: Places::new() }
+        Self {
+            chunks: Directory::new(),
+            source,
+            fresh: 0,
+            places: Places::new(),
+            chunks_held: 0,
+            spare: 0,
+            released: None,
+        }
     }
 }
 
@@ -161,6 +226,26 @@ mod tests {
             slab.insert([record; 6]);
         }
         assert!(slab.bytes() <= full + 1024, "freed slots are used again");
+    }
+
+    #[test]
+    fn empty_chunks_go_back_two_at_a_time_and_come_again() {
+        let mut slab = Slab::new();
+        let slots = 4 * GROUP as u32;
+        (0..slots).for_each(|record| assert_eq!(slab.insert([record; 4]), Slot(record)));
+        let full = slab.bytes();
+        let mut released = Vec::new();
+        for slot in 0..slots {
+            slab.remove(Slot(slot));
+            released.extend(slab.take_released());
+        }
+        // Chunks of one group are kept.
+        assert_eq!(released, [1, 2, 3].map(|at| at * GROUP as u32..(at + 1) * GROUP as u32));
+        assert!(slab.bytes() < full / 4 + 4096, "{} of {full}", slab.bytes());
+        let mut again: Vec<_> = (0..slots).map(|record| slab.insert([record; 4]).0).collect();
+        assert!(slab.slots() == slots && slab.bytes() <= full + 64);
+        again.sort_unstable();
+        assert!(again.into_iter().eq(0..slots), "each slot once");
     }
 
     #[test]

@@ -77,6 +77,40 @@ fn bytes() {
     assert_eq!(client.request("POST", "/timers", &body).status, 200, "there is room again");
 }
 
+/// Herds of timers of different sizes, almost up to the limit each, and each is deleted before the
+/// next.
+#[test]
+fn the_process_holds_little_more_than_the_bytes_of_the_limit() {
+    const LIMIT: u64 = 24 << 20;
+    const HERD_BYTES: usize = 20 << 20;
+    let config =
+        format!("[node]\nmemory_ahead_bytes = 4194304\n[limits]\nstore_bytes_max = {LIMIT}\n");
+    let node = Node::start(1, &config);
+    let idle = node.resident_bytes();
+    // A quarter of the limit, what is taken ahead, and what a core has beside (docs/how-to/size.md).
+    let most = idle + LIMIT / 4 * 5 + (4 << 20) + (32 << 20);
+    let mut client = node.client();
+    for opaque in [60_000, 2_500, 20_000, 7_500, 90_000, 1_500] {
+        let body = document("3600", None, "http://127.0.0.1:9/", &"x".repeat(opaque));
+        let mut paths = Vec::new();
+        for _ in 0..HERD_BYTES / (opaque + 200) {
+            let answer = client.request("POST", "/timers", &body);
+            match answer.status {
+                200 => paths.push(answer.header("Location").expect("created").to_owned()),
+                _ => answer.assert_refusal(503, "limits.store_bytes_max", "the eighth"),
+            }
+        }
+        assert!(paths.len() > HERD_BYTES / (opaque + 200) * 3 / 4, "{} of {opaque}", paths.len());
+        let full = node.resident_bytes();
+        assert!(full <= most, "{} KiB of {} with contents of {opaque}", full >> 10, most >> 10);
+        assert!(node.metric("chronos_store_held_bytes") <= (LIMIT / 8 * 9 + (4 << 20)) as f64);
+        for path in &paths {
+            assert_eq!(client.request("DELETE", path, "").status, 200);
+        }
+    }
+    until("the memory to go back", || (node.resident_bytes() <= idle + (20 << 20)).then_some(()));
+}
+
 #[test]
 fn bodies_heads_and_opaque_data() {
     let config =

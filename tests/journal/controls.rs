@@ -1,7 +1,7 @@
 //! What a journal keeps of timers that clients pause and resume.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kit::runner::Story;
 use kit::until::{PATIENCE, until};
@@ -12,6 +12,8 @@ use super::sink::Sink;
 pub const STORIES: &[Story] = &[("pauses_outlive_restarts", pauses)];
 
 const TIMERS: usize = 30;
+/// When a timer is due first. It is paused before that, on a slow machine, too.
+const DUE: Duration = Duration::from_secs(5);
 
 fn act(node: &Node, path: &str, action: &str) -> String {
     let answer = node.request("POST", &format!("{path}/{action}"), "");
@@ -26,7 +28,7 @@ fn pauses() {
     // Of each three: one stays paused, one is resumed before the end, one before it is due.
     let made: Vec<(String, String)> = (0..TIMERS)
         .map(|at| {
-            let due_ms = if at % 3 == 2 { 3_600_000 } else { 400 };
+            let due_ms = if at % 3 == 2 { 3_600_000 } else { DUE.as_millis() as u64 };
             let path = node.create(&body(&sink.uri(&format!("/{at}")), due_ms, 2, "x", 1));
             let version = act(&node, &path, "pause");
             let is_resumed = at % 3 == 2;
@@ -34,6 +36,7 @@ fn pauses() {
             (path, version)
         })
         .collect();
+    let both_due = Instant::now() + 2 * DUE;
     for (turn, shards) in [1, 3, 3, 2].into_iter().enumerate() {
         if turn % 2 == 0 {
             node.kill()
@@ -51,6 +54,7 @@ fn pauses() {
         }
         assert!(sink.pops().is_empty(), "turn {turn}: a paused timer pops");
     }
+    thread::sleep(both_due.saturating_duration_since(Instant::now()));
     for (path, _) in made.iter().enumerate().filter(|(at, _)| at % 3 == 1).map(|(_, made)| made) {
         act(&node, path, "resume");
     }

@@ -107,7 +107,7 @@ impl Measured {
     fn end(self, pid: u32, replies: u64) -> Result<Outcome> {
         anyhow::ensure!(self.replies > 0, "no request was answered in the measured time");
         let passed_ns = (clock_ns() - self.began_ns) as f64;
-        let server_ns = (server_cpu_ns(pid)? - self.server_cpu_ns) as f64;
+        let server_ns = server_cpu_ns(pid)?.saturating_sub(self.server_cpu_ns) as f64;
         Ok(Outcome {
             per_second: self.replies as f64 / passed_ns * 1e9,
             cpu_us: server_ns / 1e3 / self.replies as f64,

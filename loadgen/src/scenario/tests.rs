@@ -110,11 +110,11 @@ fn refused_and_broken_requests_are_failures_by_kind() {
 #[test]
 fn timers_due_together_all_arrive() {
     let node = faulty_node::start(Fault::None);
-    let report = run_ahead(&format!("pops --target {node} --timers 200 --drain-s 0.1"));
+    let report = run_ahead(&format!("pops --target {node} --timers 200 --drain-s 30"));
     assert!(report.passed, "{}", report.text());
     assert_eq!(report.pops.unwrap().arrived, 200);
     let report = run_ahead(&format!(
-        "herd --target {node} --timers 200 --rate 200 --drain-s 0.1 --duration-s 30"
+        "herd --target {node} --timers 200 --rate 200 --drain-s 30 --duration-s 30"
     ));
     assert!(report.passed, "{}", report.text());
     assert_eq!(report.pops.unwrap().arrived, 200);

@@ -71,7 +71,7 @@ impl Counts {
         let passed_ns = (clock_ns() - self.began_ns) as f64;
         let (calls, percentile) =
             (self.calls as f64, |quantile| self.latency.value_at_quantile(quantile) as f64 / 1e3);
-        let server_ns = (server_cpu_of(pid)? - self.server_cpu_ns) as f64;
+        let server_ns = server_cpu_of(pid)?.saturating_sub(self.server_cpu_ns) as f64;
         Ok(Figures {
             calls_per_second: calls / passed_ns * 1e9,
             timestamps_per_second: calls * f64::from(flags.range) / passed_ns * 1e9,

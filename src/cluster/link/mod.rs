@@ -13,13 +13,17 @@
 mod bounds;
 mod inbound;
 mod queue;
+mod timing;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod window_tests;
 
+use std::ops::RangeInclusive;
+
 use crate::base::time::{MonoNs, Now, TICK_NS, WallMs};
 use crate::cluster::link::queue::{Batch, Queue};
+use crate::cluster::link::timing::Timing;
 use crate::wire::leb128::read_leb128;
 use crate::wire::peer_frame::{
     Frame, FrameKind, FrameReader, MESSAGE_BYTES_MAX, begin_frame, end_frame,
@@ -31,6 +35,15 @@ pub use crate::cluster::link::bounds::{
     WINDOW_BYTES_MIN, WINDOW_MESSAGES_MAX,
 };
 pub use crate::cluster::link::inbound::Inbound;
+
+/// What a peer said of its wall clock.
+#[derive(Clone, Copy, Debug)]
+struct SaidWall {
+    wall: WallMs,
+    came_at: MonoNs,
+    /// For how long it was under way, at most.
+    delay_ns_max: u64,
+}
 
 /// The sending side. `P` is the purpose of a message, which the owner gets back with the result.
 ///
@@ -50,8 +63,10 @@ pub struct Link<P> {
     /// last.
     view: u32,
     peer_view: Option<u32>,
-    /// The peer's wall clock as the peer said last, and this node's time at that moment.
-    peer_wall: Option<(WallMs, MonoNs)>,
+    /// The peer's wall clock as the peer said last.
+    peer_wall: Option<SaidWall>,
+    /// When the peer says what, by this node's clock.
+    timing: Timing,
     is_open: bool,
     /// Bytes that may be under way, within the bounds of the window.
     allowed_bytes: usize,
@@ -80,6 +95,7 @@ impl<P: Copy> Link<P> {
             view: 0,
             peer_view: None,
             peer_wall: None,
+            timing: Timing::default(),
             is_open: false,
             allowed_bytes: WINDOW_BYTES_MAX,
             has_results: false,
@@ -131,6 +147,8 @@ impl<P: Copy> Link<P> {
         self.closed();
         self.is_open = true;
         self.heartbeat_at = now;
+        // The process at the other end may be another one, with another clock.
+        self.timing = Timing::default();
     }
 
     /// Tells that the connection is gone. Messages without a result wait for the next connection.
@@ -175,11 +193,13 @@ impl<P: Copy> Link<P> {
             out.extend_from_slice(messages);
             end_frame(out, begins, FrameKind::Messages, count, self.next_number, now, self.view);
             self.next_number = self.next_number.wrapping_add(count.into());
+            self.timing.sent(now.mono, Some(self.next_number));
             self.heartbeat_at = now.mono.plus_ms(self.limits.heartbeat_ms);
         }
         if now.mono >= self.heartbeat_at {
             let begins = begin_frame(out);
             end_frame(out, begins, FrameKind::Messages, 0, self.next_number, now, self.view);
+            self.timing.sent(now.mono, None);
             self.heartbeat_at = now.mono.plus_ms(self.limits.heartbeat_ms);
         }
     }
@@ -221,11 +241,14 @@ impl<P: Copy> Link<P> {
         self.peer_view
     }
 
-    /// What the peer's wall clock shows at `now`, computed from what the peer said last. The value
-    /// outlives the connection. `None` before the first frame.
-    pub fn peer_wall(&self, now: MonoNs) -> Option<WallMs> {
-        let (wall, at) = self.peer_wall?;
-        Some(WallMs(wall.0.saturating_add(now.since_ns(at) / TICK_NS)))
+    /// What the peer's wall clock shows at `now`, at least and at most, by what the peer said last.
+    /// What it said may have been under way for a while, or have waited here: it is known no better
+    /// than to that time. The value outlives the connection. `None` before the first frame.
+    pub fn peer_wall(&self, now: MonoNs) -> Option<RangeInclusive<WallMs>> {
+        let said = self.peer_wall?;
+        let least = said.wall.0.saturating_add(now.since_ns(said.came_at) / TICK_NS);
+        let delay_ms = said.delay_ns_max.div_ceil(TICK_NS);
+        Some(WallMs(least)..=WallMs(least.saturating_add(delay_ms)))
     }
 
     /// How many whole frames came. Only a whole frame proves that the peer can be understood: a
@@ -301,7 +324,9 @@ impl<P: Copy> Link<P> {
         const MALFORMED: LinkError = LinkError::Protocol("malformed results");
         self.frames += 1;
         self.peer_view = Some(frame.view);
-        self.peer_wall = Some((frame.wall, now));
+        let last = frame.first.wrapping_add(frame.count.into());
+        let delay_ns_max = self.timing.came(now, frame.sent_at, last);
+        self.peer_wall = Some(SaidWall { wall: frame.wall, came_at: now, delay_ns_max });
         if frame.kind != FrameKind::Results {
             return Err(LinkError::Protocol("messages on a connection that this node dialled"));
         }

@@ -316,7 +316,7 @@ pub static KEYS: [Key; 111] = [
          503."),
     limit!(store_bytes_max: u64, 1 << 20, 1 << 44, "bytes",
         "Memory for timers (records, index, payloads) of the node, shared out evenly to its cores. \
-         Above it: 503."),
+         Above it: 503. An eighth more, and 4 MiB a core, may be left over between payloads."),
     limit!(body_bytes_max: u32, 256, 64 << 20, "bytes",
         "Request body after removal of chunk framing. Above it: 413."),
     limit!(header_bytes_max: u32, 1_024, 1 << 20, "bytes",

@@ -1,6 +1,8 @@
 //! How a peer is talked to: in frames, or over the internal HTTP API. Both have the same calls. One
 //! link keeps the messages that are not acknowledged.
 
+use std::ops::RangeInclusive;
+
 use crate::base::ids::PeerIndex;
 use crate::base::time::{MonoNs, Now, WallMs};
 use crate::cluster::link::{Link, LinkError, LinkFull, LinkLimits};
@@ -75,7 +77,7 @@ impl Voice {
     }
 
     /// See [`Link::peer_wall`].
-    pub fn peer_wall(&self, now: MonoNs) -> Option<WallMs> {
+    pub fn peer_wall(&self, now: MonoNs) -> Option<RangeInclusive<WallMs>> {
         self.link.peer_wall(now).filter(|_| self.dialect == Dialect::Frames)
     }
 

@@ -6,7 +6,7 @@ use crate::base::planted::{Bug, is_planted};
 use crate::base::slots::Slots;
 use crate::base::time::{Now, Tick};
 use crate::shard::effects::{Condition, Refusal, Requester, Target};
-use crate::shard::records::Record;
+use crate::shard::records::{Record, ended_numbers};
 use crate::timer::definition::{Content, Definition, OwnedDefinition, spread_ms};
 use crate::timer::naming::{is_digest, may_be_of_key};
 use crate::timer::version::{StateKey, Version};
@@ -104,6 +104,15 @@ impl Seen {
             name,
             once,
             body,
+        }
+    }
+
+    /// Interval and repeat-for of the end of the timer.
+    pub fn numbers_of_end(&self, id: TimerId, tick: Tick) -> (u64, u64) {
+        let numbers = (self.interval_ms, self.repeat_for_ms);
+        match self.is_live || self.is_letter {
+            true => ended_numbers(id, numbers, self.start, tick, || self.once),
+            false => numbers,
         }
     }
 

@@ -2,7 +2,10 @@
 //! its payload, its placement, its host's authority, its tags, its owner, its entry in the index.
 
 use super::record::Ms45;
-use super::{AuthorityId, Former, Next, Outline, Placement, PlacementId, Record, Records, State};
+use super::{
+    AuthorityId, Former, Next, Outline, Placement, PlacementId, Record, Records, State,
+    ended_numbers,
+};
 use crate::base::ids::{Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::Tick;
@@ -92,11 +95,7 @@ impl Records {
         let record = *self.slab.get(slot);
         self.leave_tallies(&record);
         self.leave_counts(tick, &record);
-        let numbers = (record.interval_ms, record.repeat_for.get());
-        let (interval_ms, repeat_for_ms) = match may_be_of_key(record.id) {
-            true => self.remembered(tick, &record, numbers),
-            false => numbers,
-        };
+        let (interval_ms, repeat_for_ms) = self.numbers_of_end(tick, &record);
         let id = record.id;
         if record.state == State::Parked {
             self.leave_letter(&record);
@@ -130,6 +129,9 @@ impl Records {
         let removed = self.index.remove(id.0, |slot| slab.get(slot).id.0);
         assert_eq!(removed, Some(slot), "the index names every record");
         let record = self.slab.remove(slot);
+        if let Some(slots) = self.slab.take_released() {
+            self.links.release(slots);
+        }
         // The journal may hold the timer still: it has not heard yet that the timer ended.
         self.departures = self.departures.wrapping_add(u32::from(record.is_live()));
         if record.is_live() || self.changes.is_pending(slot) {
@@ -265,13 +267,16 @@ impl Records {
             let known = Some(held.repeat_for.get()).filter(|digest| is_digest(*digest));
             return (interval_ms, known.unwrap_or(repeat_for_ms));
         }
-        match self.content_of(held).attributes().once {
-            // No digest: a client chose the id.
-            None => (interval_ms, 0),
-            Some(digest) => {
-                let left_ms = (held.start + KEY_REMEMBERED_MS).0.saturating_sub(tick.0);
-                (interval_ms.max(left_ms.min(KEY_REMEMBERED_MS)), digest)
-            }
+        let once = || self.content_of(held).attributes().once;
+        ended_numbers(held.id, (interval_ms, repeat_for_ms), held.start, tick, once)
+    }
+
+    /// Interval and repeat-for that the end of a record has, as it is told to other nodes.
+    pub fn numbers_of_end(&self, tick: Tick, held: &Record) -> (u64, u64) {
+        let numbers = (held.interval_ms, held.repeat_for.get());
+        match may_be_of_key(held.id) {
+            true => self.remembered(tick, held, numbers),
+            false => numbers,
         }
     }
 

@@ -49,7 +49,7 @@ pub use flows::FlowId;
 #[cfg(test)]
 pub use hosts::SUSPECT_FAILURES;
 pub use hosts::{Host, Hosts};
-pub use outline::Outline;
+pub use outline::{Outline, ended_numbers};
 pub use placements::{Placement, PlacementId};
 pub use record::{Record, State};
 pub use stock::Stock;
@@ -148,7 +148,7 @@ impl Records {
             links: config.stock.links.clone().into(),
             wheel: Wheel::new(config.geometry, tick),
             index: Index::new(config.stock.entries.clone(), config.hash_seed),
-            payloads: config.stock.payloads.clone().into(),
+            payloads: Payloads::new(config.stock.payloads.clone(), config.stock.spans.clone()),
             commons: Commons::new(config.hash_seed),
             placements: Placements::new(config.hash_seed),
             hosts: Hosts::new(authorities, &config.callbacks, config.own),
@@ -276,6 +276,18 @@ impl Records {
         let tables = self.index.bytes() + self.hosts.bytes() + self.placements.bytes();
         let contents = self.payloads.used_bytes() + self.commons.bytes();
         (store + tables + contents + self.changes.bytes()) as u64
+    }
+
+    /// The same, with what chunks and spans have left of the contents' memory.
+    #[inline]
+    pub fn held_bytes(&self) -> u64 {
+        self.bytes() + self.unused_bytes()
+    }
+
+    /// Bytes of chunks and spans that hold no contents, and were not given back.
+    #[inline]
+    fn unused_bytes(&self) -> u64 {
+        (self.payloads.held_bytes().saturating_sub(self.payloads.used_bytes())) as u64
     }
 
     /// When a slot next comes due, or the wheel has work; `None`: no slot is in the wheel.

@@ -3,6 +3,8 @@
 use super::placements::Placement;
 use crate::base::ids::TimerId;
 use crate::base::time::Tick;
+use crate::timer::definition::Content;
+use crate::timer::naming::{KEY_REMEMBERED_MS, may_be_of_key};
 use crate::timer::schedule::Schedule;
 use crate::timer::version::StateKey;
 
@@ -24,6 +26,37 @@ impl Outline {
             start: self.start,
             interval_ms: self.interval_ms,
             repeat_for_ms: self.repeat_for_ms,
+        }
+    }
+
+    /// The outline of the end of a timer with this content, of which this is the outline.
+    pub fn ended(self, tick: Tick, content: &Content<'_>) -> Self {
+        let once = || content.attributes().once;
+        let numbers = (self.interval_ms, self.repeat_for_ms);
+        let (interval_ms, repeat_for_ms) = ended_numbers(self.id, numbers, self.start, tick, once);
+        Self { interval_ms, repeat_for_ms, ..self }
+    }
+}
+
+/// Interval and repeat-for of the end of a timer that had these numbers. If a key made the timer's
+/// id, the end has the digest of the body that came with the key in place of the repeat-for, and
+/// stays until the key may be forgotten. A repeat-for in that place would be taken for the digest of
+/// another body. `once` tells the digest; `None`: a client chose the id.
+pub fn ended_numbers(
+    id: TimerId,
+    (interval_ms, repeat_for_ms): (u64, u64),
+    start: Tick,
+    tick: Tick,
+    once: impl FnOnce() -> Option<u64>,
+) -> (u64, u64) {
+    if !may_be_of_key(id) {
+        return (interval_ms, repeat_for_ms);
+    }
+    match once() {
+        None => (interval_ms, 0),
+        Some(digest) => {
+            let left_ms = (start + KEY_REMEMBERED_MS).0.saturating_sub(tick.0);
+            (interval_ms.max(left_ms.min(KEY_REMEMBERED_MS)), digest)
         }
     }
 }

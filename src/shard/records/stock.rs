@@ -9,7 +9,8 @@ use crate::store::payloads::Payloads;
 use crate::store::slab::Slab;
 use crate::store::source::Source;
 
-/// Where the records of a shard take their chunks from. The shard takes, another thread fills.
+/// Where the records of a shard take their chunks from, and give them back. The shard takes,
+/// another thread fills and gives the kernel what is not needed.
 #[derive(Clone, Debug)]
 pub struct Stock {
     /// Chunks of the slab.
@@ -20,10 +21,13 @@ pub struct Stock {
     pub entries: Arc<Source<Entry>>,
     /// Chunks of small payloads.
     pub payloads: Arc<Source<u8>>,
+    /// Spans of middle payloads. None is filled ahead.
+    pub spans: Arc<Source<u8>>,
 }
 
 impl Stock {
-    /// Sources in each of which chunks of at most `ready_bytes_max` are ready, and at least one.
+    /// Sources that a thread tends, in each of which chunks of at most `ready_bytes_max` are ready,
+    /// and at least one.
     pub fn new(ready_bytes_max: usize) -> Self {
         fn source<T>(len: usize, ready_bytes_max: usize) -> Arc<Source<T>> {
             Source::new(len, ready_bytes_max / (len * size_of::<T>()))
@@ -33,11 +37,18 @@ impl Stock {
             links: source(Links::CHUNK_LEN, ready_bytes_max),
             entries: source(Index::CHUNK_LEN, ready_bytes_max),
             payloads: source(Payloads::CHUNK_LEN, ready_bytes_max),
+            spans: source(Payloads::SPAN_LEN, ready_bytes_max),
         }
     }
 
-    /// Sources that nobody fills.
+    /// Sources that nobody tends.
     pub fn none() -> Self {
-        Self::new(0)
+        Self {
+            records: Source::none(Slab::<Record>::CHUNK_LEN),
+            links: Source::none(Links::CHUNK_LEN),
+            entries: Source::none(Index::CHUNK_LEN),
+            payloads: Source::none(Payloads::CHUNK_LEN),
+            spans: Source::none(Payloads::SPAN_LEN),
+        }
     }
 }

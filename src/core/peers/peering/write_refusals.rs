@@ -74,7 +74,10 @@ impl Peering {
     pub(crate) fn judge_clock(&mut self, now: Now) {
         let walls = self.peers.iter().flatten().filter_map(|peer| peer.voice.peer_wall(now.mono));
         self.clocks_ahead_ms.clear();
-        self.clocks_ahead_ms.extend(walls.map(|wall| wall.0.wrapping_sub(now.wall.0) as i64));
+        let own = now.wall;
+        // What may be this node's time is taken for it: only what is certain is refused.
+        let nearest = walls.map(|wall| own.max(*wall.start()).min(*wall.end()));
+        self.clocks_ahead_ms.extend(nearest.map(|wall| wall.0.wrapping_sub(own.0) as i64));
         let (skew_max_ms, former) = (self.limits.clock_skew_max_ms, self.clock);
         self.clock = judge(&mut self.clocks_ahead_ms, skew_max_ms);
         let is_apart = |clock: ClockVerdict| clock.apart_ms > skew_max_ms;
