@@ -152,7 +152,7 @@ impl Shard {
             questions: Questions::new(tick, &config.cluster),
             reconcile: Reconcile::default(),
             collect: Collect::default(),
-            calendars: Calendars::default(),
+            calendars: Calendars::new(now, config.cluster.clock_skew_max_ms),
             lists: Lists::default(),
             countings: Countings::default(),
             jobs: Jobs::default(),
@@ -211,6 +211,8 @@ impl Shard {
         self.turns.at = tick;
         self.notice_absence();
         self.turns.ticked_at = tick;
+        self.look_at_clock(now);
+        self.plan_calendars(now, outbox);
         self.turn_flows(now, outbox);
         self.turn_wheel(now, tick, outbox);
         self.hosts_in_trouble(now, outbox);
@@ -340,7 +342,8 @@ impl Shard {
         }
         let shown = earlier(self.lists.next_wake(), self.collect.next_wake());
         let asked = earlier(self.reconcile.next_wake(), self.questions.next_wake());
-        let wake = earlier(self.records.next_wake(), earlier(shown, asked));
+        let own = earlier(self.records.next_wake(), self.calendars_wake());
+        let wake = earlier(own, earlier(shown, asked));
         if self.records.hosts().has_rules() {
             earlier(wake, self.records.hosts().flows_wake())
         } else {
