@@ -36,9 +36,10 @@ impl Node {
             self.mono_ms += 250;
             let now = now(self.mono_ms, self.wrong_ms);
             let mono_ms = self.mono_ms;
-            let walls = self.others_ms.iter().map(|other_ms| {
-                WallMs(mono_ms.saturating_add_signed(RIGHT_MS + other_ms))
-            });
+            let walls = self
+                .others_ms
+                .iter()
+                .map(|other_ms| WallMs(mono_ms.saturating_add_signed(RIGHT_MS + other_ms)));
             self.replans += u32::from(self.clock.look(now));
             self.replans += u32::from(self.clock.hear(now, walls));
         }

@@ -170,7 +170,10 @@ impl Shard {
     pub(super) fn calendars_wake(&self) -> Option<Tick> {
         match self.calendars.walk {
             Some(_) => Some(self.turns.at + 1),
-            None => self.records.has_had_special().then(|| self.calendars.clock.next_look()),
+            None => {
+                let may_follow = self.records.has_had_special() && self.records.counts().timers > 0;
+                may_follow.then(|| self.calendars.clock.next_look())
+            }
         }
     }
 

@@ -67,12 +67,7 @@ impl PlanTime {
         self.after(calendar, timing, over_ms)
     }
 
-    fn after(
-        &self,
-        calendar: &Calendar,
-        timing: &CronTiming<'_>,
-        over_ms: u64,
-    ) -> Option<Planned> {
+    fn after(&self, calendar: &Calendar, timing: &CronTiming<'_>, over_ms: u64) -> Option<Planned> {
         let catch_up_ms = match timing.catch_up_ms {
             _ if is_planted(Bug::CalendarMakesUpForAll) => u64::MAX - 1,
             _ if is_planted(Bug::CalendarMakesUpForNothing) => 0,

@@ -11,9 +11,8 @@ const LOOKED_AT: [&str; 7] = ["timer", "shard", "core", "node", "journal", "clus
 
 /// How often a file's code reads the field `wall`.
 fn places_of(code: &str) -> usize {
-    let is_field = |rest: &str| {
-        !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '(')
-    };
+    let is_field =
+        |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '(');
     code.match_indices(".wall").filter(|(at, found)| is_field(&code[at + found.len()..])).count()
 }
 
@@ -59,9 +58,8 @@ fn every_place_that_reads_the_wall_clock_has_its_reason() {
 #[test]
 fn a_place_that_reads_the_wall_clock_without_a_reason_is_found() {
     let page = "| told | 1 | nothing |\n| `src/shard/a.rs` | 1 | told |\n";
-    let planted = |text: &str, page: &str| {
-        unexplained(&[Source::new("src/shard/a.rs", text)], page).len()
-    };
+    let planted =
+        |text: &str, page: &str| unexplained(&[Source::new("src/shard/a.rs", text)], page).len();
     assert_eq!(planted("fn a(now: Now) { b(now.wall); now.walls(); c.wall() }", page), 0);
     assert_eq!(planted("fn a(now: Now) { b(now.wall.0); c(now.wall) }", page), 1);
     assert_eq!(planted("fn a() {}", page), 1);
