@@ -148,6 +148,12 @@ pub enum Bug {
     CalendarMakesUpForAll = 96,
     /// A timer that follows the calendar leaves out what came while it was late.
     CalendarMakesUpForNothing = 97,
+    /// Timers that follow the calendar believe each wall clock at once.
+    CalendarBelievesEachClock = 180,
+    /// A timer that follows the calendar makes up for moments that a clock jumped over.
+    CalendarMakesUpForJumps = 181,
+    /// A pop of a calendar comes by its window later than the pop before it was over.
+    CalendarWindowCountsFromPop = 182,
     /// An attempt does not use up its moment, so that the next one follows at once.
     MomentUsedTwice = 93,
     /// A callback begins at a destination that is paused.
@@ -223,7 +229,7 @@ impl Bug {
     }
 
     /// The bugs that the simulator of one node must find.
-    pub const ONE_NODE: [Bug; 36] = [
+    pub const ONE_NODE: [Bug; 39] = [
         Bug::DrainOneTooFew,
         Bug::FileTwoAhead,
         Bug::RepeatForOffByOne,
@@ -247,6 +253,9 @@ impl Bug {
         Bug::CalendarRepeatsSequence,
         Bug::CalendarMakesUpForAll,
         Bug::CalendarMakesUpForNothing,
+        Bug::CalendarBelievesEachClock,
+        Bug::CalendarMakesUpForJumps,
+        Bug::CalendarWindowCountsFromPop,
         Bug::SuccessUnreported,
         Bug::CommonsLeaveEarly,
         Bug::ResumeForgetsMissed,

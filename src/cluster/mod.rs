@@ -3,9 +3,10 @@
 //! - Placement and filters: `view`, `placement`, `murmur3`, `bloom`.
 //! - Failure detection: `detector`.
 //! - Reliable links: `link`.
-//! - Clocks of other nodes: `clock_offset`, `wall_clocks`.
+//! - Clocks of other nodes: `clock_offset`, `wall_clocks`, `calendar_clock`.
 
 pub mod bloom;
+pub mod calendar_clock;
 pub(crate) mod clock_offset;
 pub mod detector;
 pub mod link;

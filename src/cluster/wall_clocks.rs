@@ -14,10 +14,29 @@ pub struct ClockVerdict {
     pub apart_ms: u64,
 }
 
+/// Where a clock stands among the clocks of members, itself included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stand {
+    /// In a majority that agrees.
+    Among,
+    /// In no such majority. The members that agree are so many ms ahead of it, in the middle.
+    Against(i64),
+    /// No majority agrees.
+    Unknown,
+}
+
 /// Judges this node's wall clock. `ahead_ms` says how far the clocks of the other heard members are
 /// ahead of it. The function adds 0 for this node and leaves the list sorted. Two clocks agree when
 /// they are at most `skew_max_ms` apart. Cost: one sort.
 pub fn judge(ahead_ms: &mut Vec<i64>, skew_max_ms: u64) -> ClockVerdict {
+    let stand = stand(ahead_ms, skew_max_ms);
+    let extremes = ahead_ms.first().into_iter().chain(ahead_ms.last());
+    let apart_ms = extremes.map(|ms| ms.unsigned_abs()).max().unwrap_or(0);
+    ClockVerdict { is_refused: matches!(stand, Stand::Against(_)), apart_ms }
+}
+
+/// The same, without how far clocks are apart.
+pub fn stand(ahead_ms: &mut Vec<i64>, skew_max_ms: u64) -> Stand {
     ahead_ms.push(0);
     ahead_ms.sort_unstable();
     let majority = ahead_ms.len() / 2 + 1;
@@ -26,11 +45,11 @@ pub fn judge(ahead_ms: &mut Vec<i64>, skew_max_ms: u64) -> ClockVerdict {
         .map(|agreed| (agreed[0], agreed[majority - 1]))
         .filter(|(first, last)| last.abs_diff(*first) <= skew_max_ms)
         .peekable();
-    let is_agreed = majorities.peek().is_some();
-    let is_among = majorities.any(|(first, last)| (first..=last).contains(&0));
-    let extremes = ahead_ms.first().into_iter().chain(ahead_ms.last());
-    let apart_ms = extremes.map(|ms| ms.unsigned_abs()).max().unwrap_or(0);
-    ClockVerdict { is_refused: is_agreed && !is_among, apart_ms }
+    let Some(&(first, last)) = majorities.peek() else { return Stand::Unknown };
+    match majorities.any(|(first, last)| (first..=last).contains(&0)) {
+        true => Stand::Among,
+        false => Stand::Against(first + (last - first) / 2),
+    }
 }
 
 #[cfg(test)]

@@ -365,6 +365,25 @@ impl Core {
         }
     }
 
+    /// Looks at the clocks as a turn begins, so that nothing is decided by a wall clock that was
+    /// just set, before the members' clocks have judged it.
+    pub(crate) fn look_at_clock(&mut self, now: Now) {
+        if self.shard.is_clock_off(now) {
+            self.judge_clock(now);
+        }
+    }
+
+    #[cold]
+    fn judge_clock(&mut self, now: Now) {
+        self.peering.judge_clock(now);
+        self.shard.hear_clocks(now, self.peering.member_walls(now));
+    }
+
+    /// The wall time that calendars go by.
+    pub fn calendar_wall(&self, now: Now) -> WallMs {
+        self.shard.calendar_wall(now)
+    }
+
     /// Turns the wheel. The [`turn`] that calls this takes the effects.
     fn tick(&mut self, now: Now) {
         self.now = now;

@@ -100,6 +100,7 @@ pub fn take(step: Step, driver: &mut impl Driver, now: Now) {
     match step {
         Step::Arrivals => {
             driver.core().mesh().woke();
+            driver.core().look_at_clock(now);
             driver.arrivals(now);
         }
         Step::Siblings => driver.core().inbox(now),

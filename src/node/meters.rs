@@ -396,6 +396,8 @@ meters! {
     clocks_apart_ms: Gauge,
     /// Whether most members agree on another time than this node's, which takes no writes: 1 or 0.
     clock_refused: Gauge,
+    /// Whether calendars go by another time than the wall clock shows: 1 or 0.
+    clock_doubted: Gauge,
     /// Whether clients' writes are refused, for whatever reason but room: 1 or 0.
     writes_refused: Gauge,
     /// Times that a member's wall clock was found too far from this node's.

@@ -208,6 +208,7 @@ fn publish_peers(meters: &CoreMeters, core: &Core, sockets: &PeerSockets) {
     let clock = core.clock();
     meters.clocks_apart_ms.set(clock.apart_ms);
     meters.clock_refused.set(u64::from(clock.is_refused));
+    meters.clock_doubted.set(u64::from(core.shard().doubts_clock()));
     meters.writes_refused.set(u64::from(core.refuses_writes()));
     meters.clock_alarms.set(peers.clocks_apart);
     meters.clock_refusals.set(peers.clocks_refused);

@@ -85,13 +85,15 @@ impl Shard {
         let (interval_ms, repeat_for_ms) = (seen.interval_ms, seen.repeat_for_ms);
         let schedule = Schedule { start: seen.start, interval_ms, repeat_for_ms };
         let present = Present { id: asked.target.id, key: seen.key, schedule, content };
+        let offset_ms = Content::decode(content).spread_ms(asked.target.id);
+        let time = self.calendars.time(now, offset_ms);
         let calendars = &mut self.calendars;
         let mut made = Vec::new();
         let acting = act(
             action,
             &present,
             now,
-            |cron| calendars.of(cron).map_or(cron.due_ms, |it| it.latest(cron, now.wall.0)),
+            |cron| calendars.of(cron).map_or(cron.due_ms, |it| time.latest(it, cron)),
             &mut made,
         );
         let (sequence, content, is_changed) = match acting {

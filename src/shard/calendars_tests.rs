@@ -9,11 +9,21 @@ use crate::wire::timer_action::TimerAction;
 
 /// A timer that pops at each moment of an expression, from now on.
 fn follow(cluster: &mut Cluster, timing: CronTiming<'_>, factor: u8) -> TimerId {
+    follow_within(cluster, timing, factor, None)
+}
+
+/// The same, with a window.
+fn follow_within(
+    cluster: &mut Cluster,
+    timing: CronTiming<'_>,
+    factor: u8,
+    window_ms: Option<u64>,
+) -> TimerId {
     let wall_ms = cluster.wall_ms(0);
     let calendar = Calendar::parse(timing.expression, timing.zone, wall_ms).expect("a calendar");
     let due_ms = calendar.next_after(wall_ms).expect("a moment");
     let cron = Some(CronTiming { due_ms, ..timing });
-    let attributes = Attributes { cron, ..Attributes::default() };
+    let attributes = Attributes { cron, window_ms, ..Attributes::default() };
     cluster.create_ms(0, due_ms - wall_ms, factor, &attributes)
 }
 
@@ -223,4 +233,109 @@ fn a_run_that_fails_until_the_next_moment_is_given_up_then() {
     pops(&mut cluster, until_ms + 5_000);
     assert_eq!(cluster.shard(0).counters().given_up, 1);
     assert_eq!(timing_of(&mut cluster, id), (due_ms, 1), "its own moment is tried");
+}
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// Passes time, and notes when pops are made, in ms after the start.
+fn pops_until(cluster: &mut Cluster, until_ms: u64, made: &mut Vec<u64>) {
+    let mut known = cluster.pops.len();
+    for ms in cluster.passed_ms() + 1..=until_ms {
+        cluster.now_ms += 1;
+        (0..cluster.nodes.len()).for_each(|node| cluster.tick(node));
+        made.extend((known..cluster.pops.len()).map(|_| ms));
+        known = cluster.pops.len();
+    }
+}
+
+fn longest_pause_ms(made: &[u64]) -> u64 {
+    made.windows(2).map(|two| two[1] - two[0]).max().unwrap_or(u64::MAX)
+}
+
+#[test]
+fn a_wall_clock_that_lies_for_some_seconds_moves_no_pop() {
+    for nodes in [1, 3] {
+        let mut cluster = Cluster::new(nodes, true);
+        for node in 0..nodes {
+            cluster.nodes[node].ahead_ms = 0;
+        }
+        follow(&mut cluster, EACH_TEN_SECONDS, nodes as u8);
+        let mut made = Vec::new();
+        pops_until(&mut cluster, 15_000, &mut made);
+        for lie_ms in [HOUR_MS, 400 * 24 * HOUR_MS, 20_000] {
+            let begun_ms = cluster.passed_ms();
+            cluster.nodes[0].ahead_ms = lie_ms;
+            pops_until(&mut cluster, begun_ms + 25_000, &mut made);
+            assert!(cluster.shard(0).doubts_clock());
+            cluster.nodes[0].ahead_ms = 0;
+            pops_until(&mut cluster, begun_ms + 35_000, &mut made);
+            assert!(!cluster.shard(0).doubts_clock());
+        }
+        let passed_ms = cluster.passed_ms();
+        assert_eq!(made.len() as u64, passed_ms / 10_000, "{nodes}: {made:?}");
+        assert!((9_900..10_100).contains(&longest_pause_ms(&made)), "{made:?}");
+        cluster.audit();
+    }
+}
+
+#[test]
+fn a_wall_clock_that_was_believed_and_is_set_right_silences_nothing_and_makes_no_burst() {
+    for (first_ms, then_ms) in [(0, HOUR_MS), (HOUR_MS, 0), (0, 400 * 24 * HOUR_MS)] {
+        for nodes in [1, 3] {
+            let mut cluster = Cluster::new(nodes, true);
+            (0..nodes).for_each(|node| cluster.nodes[node].ahead_ms = first_ms);
+            (0..nodes).for_each(|node| cluster.start(node));
+            (0..nodes).for_each(|node| cluster.meet(node));
+            let timing = CronTiming { expression: "*/2 * * * * *", ..EACH_TEN_SECONDS };
+            follow(&mut cluster, timing, nodes as u8);
+            let mut made = Vec::new();
+            pops_until(&mut cluster, 20_000, &mut made);
+            for ahead_ms in [then_ms, first_ms] {
+                let until_ms = cluster.passed_ms() + 60_000;
+                (0..nodes).for_each(|node| cluster.nodes[node].ahead_ms = ahead_ms);
+                pops_until(&mut cluster, until_ms, &mut made);
+            }
+            // At each change a pop may come for what was jumped over.
+            assert!((69..=72).contains(&made.len()), "{first_ms} {then_ms}: {made:?}");
+            assert!(longest_pause_ms(&made) <= 4_000, "{first_ms} {then_ms}: {made:?}");
+            cluster.audit();
+        }
+    }
+}
+
+#[test]
+fn a_window_longer_than_the_period_moves_each_pop_by_as_much() {
+    for (expression, period_ms) in [("* * * * * *", 1_000), ("*/5 * * * * *", 5_000)] {
+        for window_ms in [1_900, 40_000] {
+            let mut cluster = Cluster::new(1, true);
+            let timing = CronTiming { expression, ..EACH_TEN_SECONDS };
+            let id = follow_within(&mut cluster, timing, 1, Some(window_ms));
+            assert!(read(&mut cluster, id).is_some());
+            let mut made = Vec::new();
+            pops_until(&mut cluster, 200_000, &mut made);
+            let paces: Vec<u64> = made.windows(2).map(|two| two[1] - two[0]).collect();
+            let is_even = paces.iter().all(|pace| pace.abs_diff(period_ms) <= 2);
+            assert!(is_even, "{expression} {window_ms}: {paces:?}");
+            assert!(made.len() as u64 >= (200_000 - window_ms) / period_ms - 1, "{made:?}");
+            assert_eq!(cluster.shard(0).counters().missed, 0);
+        }
+    }
+}
+
+#[test]
+fn what_is_run_between_its_moment_and_its_pop_is_beside_the_expression() {
+    let mut cluster = Cluster::new(1, true);
+    let id = follow_within(&mut cluster, EACH_TEN_SECONDS, 1, Some(9_000));
+    let slot = cluster.shard(0).records.find(id).expect("held");
+    let record = *cluster.shard(0).records.get(slot);
+    let offset_ms = cluster.shard(0).records.content_of(&record).spread_ms(id);
+    assert!(offset_ms > 100, "{offset_ms}");
+    let (due_ms, _) = timing_of(&mut cluster, id);
+    let to_moment_ms = due_ms - cluster.wall_ms(0);
+    let mut made = Vec::new();
+    pops_until(&mut cluster, to_moment_ms + offset_ms / 2, &mut made);
+    assert!(made.is_empty());
+    run_now(&mut cluster, id);
+    pops_until(&mut cluster, to_moment_ms + offset_ms + 5, &mut made);
+    assert_eq!(made.len(), 2, "the run, and the pop of the moment: {made:?}");
 }

@@ -175,7 +175,7 @@ impl Shard {
     }
 
     /// The nodes that make a pop before this one does.
-    fn ranks_before(&self, record: &Record) -> PeerSet {
+    pub(super) fn ranks_before(&self, record: &Record) -> PeerSet {
         let placement = self.records.placement_of(record);
         let promotion = self.config.cluster.promotion;
         let own_ms = placement.delay_ms(promotion);

@@ -155,7 +155,7 @@ impl Shard {
             questions: Questions::new(tick, &config.cluster),
             reconcile: Reconcile::default(),
             collect: Collect::default(),
-            calendars: Calendars::default(),
+            calendars: Calendars::new(now, config.cluster.clock_skew_max_ms),
             lists: Lists::default(),
             countings: Countings::default(),
             jobs: Jobs::default(),
@@ -216,7 +216,9 @@ impl Shard {
         self.notice_absence();
         self.turns.ticked_at = tick;
         self.records.hosts_mut().begin_turn(tick);
+        self.look_at_clock(now);
         self.start_short(now, outbox);
+        self.plan_calendars(now, outbox);
         self.turn_flows(now, outbox);
         self.turn_wheel(now, tick, outbox);
         self.hosts_in_trouble(now, outbox);
@@ -346,7 +348,8 @@ impl Shard {
         }
         let shown = earlier(self.lists.next_wake(), self.collect.next_wake());
         let asked = earlier(self.reconcile.next_wake(), self.questions.next_wake());
-        let wake = earlier(self.records.next_wake(), earlier(shown, asked));
+        let own = earlier(self.records.next_wake(), self.calendars_wake());
+        let wake = earlier(own, earlier(shown, asked));
         let hosts = self.records.hosts();
         let wake = match hosts.waits_for_tick() {
             true => earlier(wake, Some(self.turns.at + 1)),

@@ -90,10 +90,12 @@ impl Shard {
     }
 
     /// How long a server wants to be left alone, in milliseconds.
-    pub(super) fn asked_pause_ms(now: Now, after: RetryAfter) -> u64 {
+    pub(super) fn asked_pause_ms(&self, now: Now, after: RetryAfter) -> u64 {
         let pause_ms = match after {
             RetryAfter::Seconds(seconds) => u64::from(seconds) * 1_000,
-            RetryAfter::At(unix_s) => (u64::from(unix_s) * 1_000).saturating_sub(now.wall.0),
+            RetryAfter::At(unix_s) => {
+                (u64::from(unix_s) * 1_000).saturating_sub(self.calendar_wall(now).0)
+            }
         };
         pause_ms.min(POLICY_MS_MAX)
     }

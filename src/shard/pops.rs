@@ -230,7 +230,7 @@ impl Shard {
                 }
                 CallbackOutcome::Gone if self.end_by_server(now, ticket.slot, outbox) => {}
                 CallbackOutcome::Later(after) => {
-                    let pause_ms = Self::asked_pause_ms(now, after);
+                    let pause_ms = self.asked_pause_ms(now, after);
                     self.pop_failed(now, (ticket.slot, outcome), pause_ms, outbox);
                 }
                 _ => self.pop_failed(now, (ticket.slot, outcome), 0, outbox),

@@ -20,7 +20,6 @@ use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 use jiff::{SignedDuration, Timestamp, Zoned};
 
-use crate::base::planted::{Bug, is_planted};
 use crate::wire::attributes::{CRON_BYTES_MAX, CronTiming};
 
 /// How many years ahead a moment is looked for: two turns of the calendar of weekdays, so that a 29
@@ -72,19 +71,6 @@ impl Calendar {
             CalendarError::Expression(shortened(&format!("got {expression} ({error})")))
         };
         Ok(Self { cron: cron.map_err(wrong)?, zone, is_fixed: is_fixed(&pattern) })
-    }
-
-    /// When the pop after the present one is due, without those that are missed for longer than the
-    /// timer allows; `None`: the timer has no further pop.
-    pub fn follow(&self, timing: &CronTiming<'_>, wall_ms: u64) -> Option<u64> {
-        let catch_up_ms = match timing.catch_up_ms {
-            _ if is_planted(Bug::CalendarMakesUpForAll) => u64::MAX - 1,
-            _ if is_planted(Bug::CalendarMakesUpForNothing) => 0,
-            catch_up_ms => catch_up_ms.max(LATE_MS),
-        };
-        // What is missed for long is left out.
-        let since_ms = timing.due_ms.max(wall_ms.saturating_sub(catch_up_ms + 1));
-        self.next_of(timing, since_ms)
     }
 
     /// The first moment after `wall_ms` at which a timer pops. `None`: it does not.

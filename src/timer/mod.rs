@@ -6,6 +6,7 @@ pub mod admission;
 pub mod definition;
 pub(crate) mod identity;
 pub(crate) mod calendar;
+pub(crate) mod calendar_plan;
 pub mod naming;
 mod options;
 mod rejection;

@@ -176,7 +176,8 @@ impl Cron {
     }
 
     /// The calendar after its pop is over; `None`: that was the last pop.
-    fn after_pop(&self, wall_ms: u64) -> Option<Self> {
+    fn after_pop(&self, wall_ms: u64, offset_ms: u64) -> Option<Self> {
+        let wall_ms = wall_ms.saturating_sub(offset_ms);
         let made_up_from_ms = wall_ms.saturating_sub(self.catch_up_ms.max(LATE_MS) + 1);
         let due_ms = self.pattern.next_after(self.due_ms.max(made_up_from_ms));
         let is_there = self.end_ms.is_none_or(|end_ms| due_ms <= end_ms);
@@ -243,7 +244,8 @@ impl Write {
     /// Notes that a pop of a timer that follows the calendar is over. To a core the next one is a
     /// new timer, which it takes at `now`. False: there is no next one.
     pub fn follow(&mut self, now: Now) -> bool {
-        let next = self.cron().and_then(|cron| cron.after_pop(now.wall.0));
+        let offset_ms = self.offset_ms.unwrap_or(0);
+        let next = self.cron().and_then(|cron| cron.after_pop(now.wall.0, offset_ms));
         let (Some(wish), Some(next)) = (&mut self.wish, next) else { return false };
         wish.extras.cron = Some(next);
         wish.interval_ms = next.due_ms.saturating_sub(now.wall.0);
@@ -281,6 +283,10 @@ impl Model {
         if !cron.may_show(&shown) {
             return broken("T13", format!("{story}: {shown:?} is no moment of {cron:?}"));
         }
+        let next_ms = cron.pattern.next_after(shown.due_ms);
+        if self.clocks.jumped_over(begun.core, (shown.due_ms, next_ms + begun.offset_ms)) {
+            return broken("T14", format!("{story}: {shown:?} never was, nor was it the last"));
+        }
         let begun_tick = begun.now.mono.tick_floor().0;
         if (shown.due_ms, shown.done) == (cron.due_ms, cron.done) {
             let late_ms = begun_tick.saturating_sub(begun.attempt.due.0);
@@ -289,6 +295,7 @@ impl Model {
             if is_seen_late && !was_withheld && cron.is_missed(late_ms) {
                 return broken("T13", format!("{story}: {late_ms} ms late, {cron:?}"));
             }
+            self.keeps_to_plan(begun, write, story)?;
             // What was missed counts from when the pop before was over, not from its request.
             let is_early = begun.attempt.due.begins().0 < write.asked_ns;
             return match is_early && write.is_anew {
@@ -299,7 +306,7 @@ impl Model {
         if let Some(what) = self.must_not_jump(begun, write, &shown) {
             return broken("T13", format!("{story}: {what}, {shown:?} {cron:?}"));
         }
-        self.tally.given_up_max += shown.done - cron.done;
+        self.tally.given_up_max += shown.done.saturating_sub(cron.done);
         self.unfile(id);
         let next = Cron { due_ms: shown.due_ms, done: shown.done, ..cron };
         let timer = self.timers.get_mut(&id).expect("found by the caller");
@@ -314,6 +321,10 @@ impl Model {
         write: &Write,
         shown: &CronTiming<'_>,
     ) -> Option<&'static str> {
+        if self.clocks.has_moved(usize::from(begun.core)) {
+            // It was planned anew.
+            return None;
+        }
         let cron = write.cron().expect("asked before");
         let skipped = shown.done.saturating_sub(cron.done);
         if skipped == 0 || shown.due_ms <= cron.due_ms {
@@ -351,6 +362,23 @@ impl Model {
         None
     }
 
+    /// Checks T14: a pop comes by its offset later than its moment, however late the one before was.
+    fn keeps_to_plan(&self, begun: &Begun<'_>, write: &Write, story: &str) -> Checked {
+        let (Some(shown), false) = (begun.cron, write.is_brought_forward(begun)) else {
+            return Ok(());
+        };
+        if self.has_clock_steps || write.acts.is_vague {
+            return Ok(());
+        }
+        let over_at = if write.is_anew { write.asked_ns.div_ceil(1_000_000) } else { 0 };
+        let planned = self.tick_of(shown.due_ms) + begun.offset_ms;
+        let due = begun.attempt.due.0;
+        match due.abs_diff(planned.max(over_at)) <= 2 {
+            true => Ok(()),
+            false => broken("T14", format!("{story}: due at {due}, planned for {planned}")),
+        }
+    }
+
     /// The tick at which the wall clock shows a moment, where nobody sets the clock.
     fn tick_of(&self, moment_ms: u64) -> u64 {
         START_NS.div_ceil(1_000_000) + moment_ms.saturating_sub(self.wall_ms)
@@ -375,6 +403,9 @@ impl Model {
         core: usize,
         had_trouble: impl Fn(u64) -> bool,
     ) -> bool {
+        if self.clocks.has_moved(core) {
+            return true;
+        }
         let cron = write.cron().expect("asked before");
         let (mut due, mut moment, mut has_failed) = (write.due(1), cron.due_ms, write.failed > 0);
         let mut earliest = due - write.unknown_ms();

@@ -9,6 +9,7 @@ use kit::simulator::random::{Purpose, Stream};
 
 use super::actions;
 use super::calendar;
+use super::clocks;
 use super::driver::PHASES;
 use super::extras::Extras;
 use super::options::Options;
@@ -251,6 +252,7 @@ fn faults(options: &Options) -> Vec<(u64, Fault)> {
     }
     made.extend(rules(options));
     made.extend(calendar::long_stall(options, end_ns));
+    made.extend(clocks::lies(options, end_ns));
     made.sort_by_key(|(at_ns, _)| *at_ns);
     made
 }

@@ -278,6 +278,8 @@ impl CoreDriver {
         if let Some(violation) = broken {
             return Err(violation);
         }
+        let shown = self.core.calendar_wall(now);
+        world.model.clocks.see(self.own, now, shown, world.right_wall())?;
         if step == Step::Wheel { self.has_ticked(world, begun) } else { Ok(()) }
     }
 
@@ -336,7 +338,8 @@ impl CoreDriver {
             headers: attributes.headers,
             authority,
             cron: attributes.cron,
-            wall: world.wall(),
+            offset_ms: content.spread_ms(ticket.id),
+            wall: shard.calendar_wall(now),
             away_since: self.away_since,
         };
         let late = if world.options.has_stalls { f64::from(world.options.shards) } else { 0.0 };
@@ -352,7 +355,7 @@ impl CoreDriver {
             "pop",
             [ticket.id.0, name as u64, ticket.sequence, ticket.version.0],
         );
-        let wall_s = (world.wall().0 / 1_000) as u32;
+        let wall_s = (self.core.calendar_wall(now).0 / 1_000) as u32;
         let (outcome, after_ns) = match world.lacks_something(key) {
             true => (CallbackOutcome::Lacking, LACK_NS),
             false => (outcome_of(world.options.seed, key, &ending, wall_s), ending.after_ns),
@@ -519,6 +522,7 @@ impl Driver for Turn<'_> {
             return Some((ticket, outcome));
         }
         self.world.owe_report(&ticket, name, outcome);
+        let now = Now { wall: self.driver.core.calendar_wall(now), ..now };
         self.world.model.ending((own, host), &ticket, name, outcome, now);
         Some((ticket, outcome))
     }

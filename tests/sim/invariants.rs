@@ -50,7 +50,9 @@ pub struct Begun<'a> {
     pub authority: &'a str,
     /// Which pop of a calendar it is.
     pub cron: Option<CronTiming<'a>>,
-    /// The present wall clock.
+    /// How much later than its moments the timer pops.
+    pub offset_ms: u64,
+    /// The present, as calendars go by it.
     pub wall: WallMs,
     /// When the core had begun its turn before this one, in ticks.
     pub away_since: Tick,
@@ -82,6 +84,7 @@ impl Model {
         self.follows(begun, at, &story)?;
         self.keeps_to_wall(begun, &story)?;
         let mut write = self.timers[&id].writes[at].clone();
+        write.offset_ms = Some(begun.offset_ms);
         let Some(wish) = write.wish else {
             return broken("T8", format!("{story}: never fires"));
         };

@@ -7,6 +7,7 @@
 
 mod actions;
 mod calendar;
+mod clocks;
 mod clients;
 mod driver;
 mod extras;

@@ -15,6 +15,7 @@ use kit::simulator::story::Violation;
 
 use super::actions::{Acting, Acts};
 use super::clients::Wish;
+use super::clocks::Clocks;
 use super::extras::Windows;
 use super::invariants::authority;
 use super::options::Options;
@@ -75,6 +76,8 @@ pub struct Write {
     pub has_ended: bool,
     /// The tick at which the pop before was over.
     pub over_at: u64,
+    /// How much later than its moments it pops, once a pop has shown it.
+    pub offset_ms: Option<u64>,
     /// Whether the timer follows the calendar and has popped: its pop counts from when the one
     /// before was over, which stands in `asked_ns` and `answered_ns`.
     pub is_anew: bool,
@@ -104,6 +107,7 @@ impl Write {
             again_by: 0,
             has_ended: false,
             over_at: 0,
+            offset_ms: None,
             is_anew: false,
             filed: None,
             acts: Acts::default(),
@@ -309,6 +313,8 @@ pub struct Model {
     /// The places of a core for callbacks, and by core how many reports have one.
     pub places_per_core: u64,
     pub reporting: Vec<u64>,
+    /// The time by which each core's calendars go.
+    pub clocks: Clocks,
     has_stalls: bool,
     /// What the wall clock shows when the run begins.
     pub wall_ms: u64,
@@ -335,6 +341,7 @@ impl Model {
             has_clock_steps: options.has_clock_steps,
             places_per_core: options.callbacks.places_per_core_max.into(),
             reporting: vec![0; cores],
+            clocks: Clocks::new(options.shards),
             has_stalls: options.has_stalls,
             wall_ms: options.wall_ms,
             look_ms: longest + longest / 2 + 2,

@@ -17,6 +17,9 @@ const DEAD_LETTERS: u64 = u64::MAX;
 /// The key of what is drawn for what nodes lack.
 const LACKS: u64 = u64::MAX - 1;
 
+/// The key of what is drawn for clocks that lie.
+pub const LIES: u64 = u64::MAX - 2;
+
 /// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -44,6 +47,8 @@ pub struct Options {
     pub faults: usize,
     pub has_stalls: bool,
     pub has_clock_steps: bool,
+    /// Whether the wall clock lies for some seconds now and then, and is right again.
+    pub has_lies: bool,
     /// Whether some timers follow the calendar, and what the wall clock shows when the run begins.
     pub has_calendars: bool,
     pub wall_ms: u64,
@@ -73,6 +78,9 @@ impl Options {
             keep_ms: draw.pick(&[1_000, 3_000, 20_000]),
             plain: false,
         };
+        let draw_lies = &mut Stream::keyed(seed, Purpose::Calendars, LIES);
+        let may_lie = options.has_calendars && !options.has_clock_steps && !options.has_stalls;
+        options.has_lies = may_lie && draw_lies.chance(50);
         options.has_reports = options.callbacks.hosts_per_core_max > 8 && draw.chance(50);
         // Calendars leave out what they miss. Their model does not know of pops that wait so long.
         let draw = &mut Stream::keyed(seed, Purpose::Rarities, LACKS);
@@ -113,6 +121,7 @@ impl Options {
             faults,
             has_stalls: is_faulty && draw.chance(30),
             has_clock_steps,
+            has_lies: false,
             has_calendars,
             wall_ms: if has_calendars { usual_or_near } else { calendar::WALL_MS },
             step_ns_max: draw.pick(&[2_000, 20_000, 20_000, 150_000]),
@@ -147,6 +156,7 @@ impl Options {
             faults: 40,
             has_stalls: false,
             has_calendars: false,
+            has_lies: false,
             wall_ms: calendar::WALL_MS,
             interleaved_percent: 10,
             burst: 0,

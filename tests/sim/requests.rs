@@ -2,7 +2,7 @@
 
 use chronos::base::ids::{ShardCount, ShardIndex, TimerId};
 use chronos::base::limits::INTERVAL_MS_MAX;
-use chronos::base::time::Now;
+use chronos::base::time::{Now, WallMs};
 use chronos::core::Core;
 use chronos::shard::effects::{self, Answer, Refusal, Reply, Request, Requester};
 use chronos::timer::definition::{Definition, encode_with_attributes};
@@ -77,7 +77,8 @@ impl World {
             && wish.extras.has_time
         {
             // Where the clock is set back before the node reads it, the time is further ahead.
-            let spare_ms = if self.options.has_clock_steps { 24 * 3_600_000 } else { 0 };
+            let is_wrong = self.options.has_clock_steps || self.options.has_lies;
+            let spare_ms = if is_wrong { 500 * 24 * 3_600_000 } else { 0 };
             let ahead_ms = wish.interval_ms.min(INTERVAL_MS_MAX - spare_ms);
             wish.extras.at_ms = Some(self.wall().0 + ahead_ms);
         }
@@ -85,13 +86,13 @@ impl World {
     }
 
     /// Notes which interval the node has made of a time.
-    fn take_time(&mut self, name: usize, now: Now) -> Checked {
+    fn take_time(&mut self, name: usize, (now, calendar): (Now, WallMs)) -> Checked {
         let asked = self.asked.get_mut(&name).expect("asked before");
         let (Kind::Create(wish) | Kind::Update(_, wish)) = &mut asked.operation.kind else {
             return Ok(());
         };
         let taken = match (wish.extras.at_ms, &mut wish.extras.cron) {
-            (_, Some(cron)) => cron.take(now),
+            (_, Some(cron)) => cron.take(Now { wall: calendar, ..now }),
             (Some(at_ms), None) => interval_until(at_ms, now),
             (None, None) => return Ok(()),
         };
@@ -118,7 +119,7 @@ impl World {
 
     /// Gives a request to its core.
     pub fn hand_over(&mut self, core: &mut Core, own: u16, now: Now, name: usize) -> Checked {
-        self.take_time(name, now)?;
+        self.take_time(name, (now, core.calendar_wall(now)))?;
         let asked = &self.asked[&name];
         let id = TimerId(asked.id.unwrap_or(0));
         let request = name as u32;

@@ -188,6 +188,12 @@ impl World {
         WallMs(ms.saturating_add_signed(self.wall_offset_ms))
     }
 
+    /// What the wall clock would show if nobody had ever set it.
+    pub fn right_wall(&self) -> Option<WallMs> {
+        let ms = self.options.wall_ms + (self.now_ns - START_NS) / 1_000_000;
+        (!self.options.has_clock_steps).then_some(WallMs(ms))
+    }
+
     pub fn next_moment(&mut self) -> Moment {
         self.moment += 1;
         self.moment

@@ -8,6 +8,7 @@
 mod circles;
 mod panics;
 mod visibility;
+mod wall_clocks;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -495,6 +495,7 @@ impl Peering {
             self.follow(behind, peer, verdict);
         }
         self.judge_clock(behind.now);
+        behind.shard.hear_clocks(behind.now, self.member_walls(behind.now));
         self.wake_at = self.next_wake(now);
         self.expected_at = self.wake_at;
     }

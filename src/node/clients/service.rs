@@ -460,7 +460,9 @@ impl Service {
         Aim { target, addressed, identity, is_strict }: Aim<'_>,
     ) -> Result<(), (u16, String)> {
         let factor_in_path = target.and_then(|target| target.factor);
-        let limits = (factor_in_path, self.limits.opaque_bytes_max, now.wall);
+        let follows = document.timer.options.as_deref().is_some_and(|it| it.cron.is_some());
+        let wall = if follows { core.calendar_wall(now) } else { now.wall };
+        let limits = (factor_in_path, self.limits.opaque_bytes_max, wall);
         let (authorities, content) = (&mut self.authorities, &mut self.content);
         let definition = admit_as(&document.timer, identity, limits, authorities, content)
             .map_err(|rejection| refusal_of(&rejection))?;

@@ -39,7 +39,10 @@ impl Records {
     /// Whether the only pop of a record was run before its own time had come. `pop` is its number.
     pub fn is_run_ahead(&self, record: &Record, pop: u64) -> bool {
         let acted = self.acted_of(record).filter(|acted| acted.pop == pop);
-        acted.is_some_and(|acted| acted.at_ms < record.interval_ms)
+        acted.is_some_and(|acted| {
+            let accepted = accepted_at(record.id, record.start, &self.content_of(record));
+            accepted + acted.at_ms < record.start + record.interval_ms
+        })
     }
 
     /// When the next pop is due as clients are told: that of a paused timer as if it were not.
@@ -72,6 +75,7 @@ impl Records {
     ) -> (PayloadRef, State, Ms45) {
         // What is held may be the last that has the same in common.
         let kept = self.commons.enter(content);
+        self.has_had_special = true;
         held.into_iter().for_each(|held| self.release(tick, held));
         let (state, repeat_for) = match stays_paused(held, content) {
             true => (State::Paused, Ms45::new(outline.repeat_for_ms).acted()),

@@ -137,6 +137,8 @@ pub struct Records {
     arrivals: Arrivals,
     /// Timers that other nodes hold in place of this one, since the start; wraps.
     departures: u32,
+    /// Whether there was a timer with attributes since the start.
+    has_had_special: bool,
 }
 
 impl Records {
@@ -167,6 +169,7 @@ impl Records {
             tallies: Tallies::default(),
             arrivals: Arrivals::default(),
             departures: 0,
+            has_had_special: false,
         }
     }
 
@@ -201,6 +204,11 @@ impl Records {
     /// Slots in use from `next` on, in their order.
     pub fn occupied_from(&self, next: Slot) -> impl Iterator<Item = Slot> {
         self.slab.occupied_from(next)
+    }
+
+    /// Whether a timer of this shard may follow a calendar.
+    pub fn has_had_special(&self) -> bool {
+        self.has_had_special
     }
 
     /// The nodes that hold a record, in their order.

@@ -1,7 +1,7 @@
 //! Whether this node takes clients' writes, by what its peers say and know of it. A write that this
 //! node took alone would be lost with it, or would not be found by other nodes.
 
-use crate::base::time::Now;
+use crate::base::time::{Now, WallMs};
 use crate::cluster::detector::Liveness;
 use crate::cluster::wall_clocks::{ClockVerdict, judge};
 use crate::shard::effects::{Dialect, Refusal};
@@ -68,16 +68,22 @@ impl Peering {
         self.clock
     }
 
+    /// What the wall clocks of the members that were heard show now. What may be this node's time
+    /// is taken for it: only what is certain contradicts a clock.
+    pub(crate) fn member_walls(&self, now: Now) -> impl Iterator<Item = WallMs> {
+        let walls = self.peers.iter().flatten().filter_map(move |peer| peer.voice.peer_wall(now.mono));
+        walls.map(move |wall| now.wall.max(*wall.start()).min(*wall.end()))
+    }
+
     /// Compares this node's wall clock with the clocks of the members, as the members told them
     /// last. A member that cannot be reached counts, too: a node that is cut off must not trust a
     /// clock that was refused.
     pub(crate) fn judge_clock(&mut self, now: Now) {
-        let walls = self.peers.iter().flatten().filter_map(|peer| peer.voice.peer_wall(now.mono));
-        self.clocks_ahead_ms.clear();
-        let own = now.wall;
-        // What may be this node's time is taken for it: only what is certain is refused.
-        let nearest = walls.map(|wall| own.max(*wall.start()).min(*wall.end()));
-        self.clocks_ahead_ms.extend(nearest.map(|wall| wall.0.wrapping_sub(own.0) as i64));
+        let mut ahead_ms = std::mem::take(&mut self.clocks_ahead_ms);
+        ahead_ms.clear();
+        let walls = self.member_walls(now);
+        ahead_ms.extend(walls.map(|wall| wall.0.wrapping_sub(now.wall.0) as i64));
+        self.clocks_ahead_ms = ahead_ms;
         let (skew_max_ms, former) = (self.limits.clock_skew_max_ms, self.clock);
         self.clock = judge(&mut self.clocks_ahead_ms, skew_max_ms);
         let is_apart = |clock: ClockVerdict| clock.apart_ms > skew_max_ms;
