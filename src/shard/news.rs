@@ -102,7 +102,7 @@ impl Shard {
         if let Some(PeerResult::Refused(_)) = result {
             self.counters.refused_by_peers += 1;
         }
-        if result.is_none() && self.peers.speaks_http(peer) {
+        if result.is_none() && self.peers.originals().contains(peer) {
             let before_ms = self.config.cluster.dead_after_ms + UNTOLD_BEFORE_MS;
             let since = Tick(now.mono.tick_floor().0.saturating_sub(before_ms));
             self.peers.note_untold(peer, since);

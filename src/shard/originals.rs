@@ -104,8 +104,8 @@ impl Shard {
     fn has_waited(&self, now: Now, told: Version, start: Tick) -> bool {
         let age_ms = now.mono.tick_floor() - start;
         let waited_ms = now.wall.0.saturating_sub(age_ms).saturating_sub(told.wall().0);
-        let copies_may_wait = self.turns.was_away_lately()
-            || self.peers.may_tell_late(self.turns.at);
+        let copies_may_wait =
+            self.turns.was_away_lately() || self.peers.may_tell_late(self.turns.at);
         copies_may_wait && (SAME_START_MS..WAITED_MS_MAX).contains(&waited_ms)
     }
 
@@ -119,7 +119,12 @@ impl Shard {
 
     /// Whether an original tells that a timer ends here alone, because other nodes go on with it.
     /// The tombstone of this node would win against what those nodes hold.
-    pub(super) fn is_moved_away(&self, teller: Teller, copy: &TimerCopy<'_>, held: &Record) -> bool {
+    pub(super) fn is_moved_away(
+        &self,
+        teller: Teller,
+        copy: &TimerCopy<'_>,
+        held: &Record,
+    ) -> bool {
         let start = teller.start(copy.start_ms);
         let lists_others =
             !copy.replicas.is_empty() && !copy.replicas.contains(self.peers.own_hash());

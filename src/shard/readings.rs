@@ -57,7 +57,7 @@ impl Shard {
         let noted_ms = wrote_ms + self.config.cluster.suspect_after_ms + HEARD_MS;
         let placement = self.records.placement_of(record);
         let others = self.peers.view.peers_of(&placement.replicas).without(self.peers.own());
-        let are_originals = others.minus(self.peers.http()).is_empty();
+        let are_originals = others.minus(self.peers.originals()).is_empty();
         let is_told = others.intersection(readings.lacking).is_empty();
         (!others.is_empty() && are_originals && is_told && noted_ms < readings.seen_at.0)
             .then_some(others)
@@ -71,19 +71,19 @@ impl Shard {
         let replicas = &self.records.placement_of(record).replicas;
         let others = self.peers.view.peers_of(replicas).without(self.peers.own());
         let others = others.minus(self.peers.dead());
-        !others.is_empty() && others.minus(self.peers.http()).is_empty()
+        !others.is_empty() && others.minus(self.peers.originals()).is_empty()
     }
 
     /// Whether originals are to be told nothing yet: what they tell of a timer is to be theirs.
     pub(super) fn keeps_from_originals(&self) -> bool {
-        self.readings.is_some() && !self.peers.http().is_empty()
+        self.readings.is_some() && !self.peers.originals().is_empty()
     }
 
     /// Does the portion of a tick: ends what has ended, once all originals were read.
     pub(super) fn read_on(&mut self, now: Now) {
         let tick = now.mono.tick_floor();
         let Some(readings) = &self.readings else { return };
-        let originals = self.peers.http().intersection(self.peers.alive());
+        let originals = self.peers.originals().intersection(self.peers.alive());
         let unknown = self.peers.not_alive().minus(self.peers.dead());
         let is_alone = unknown.is_empty() && originals.is_empty();
         if readings.is_over(tick) || is_alone {
@@ -128,7 +128,3 @@ impl Shard {
             && readings.has_run(others, doubtful)
     }
 }
-
-#[cfg(test)]
-#[path = "readings_tests.rs"]
-mod tests;

@@ -173,7 +173,7 @@ impl Shard {
         let is_untold = |peer: &PeerIndex| {
             self.peers.untold_since(*peer).is_some_and(|since| since <= changed_at)
         };
-        let to = to.intersection(self.peers.http()).iter().filter(is_untold);
+        let to = to.intersection(self.peers.originals()).iter().filter(is_untold);
         to.fold(PeerSet::EMPTY, PeerSet::with)
     }
 

@@ -276,14 +276,19 @@ impl Peers {
     /// Whether originals may tell others late: all their threads wait for one that does not answer,
     /// or did not lately.
     pub fn may_tell_late(&self, tick: Tick) -> bool {
-        let is_back = !self.http.is_empty() && tick - self.returned_at < LATELY_MS;
+        let is_back = !self.originals().is_empty() && tick - self.returned_at < LATELY_MS;
         is_back || self.has_silent_original()
     }
 
     /// Whether an original is not heard. The other holders of a timer may be originals, too, and
     /// tell that one nothing when it is back: this node does.
     pub fn has_silent_original(&self) -> bool {
-        !self.http.minus(self.alive).is_empty()
+        !self.originals().minus(self.alive).is_empty()
+    }
+
+    /// Members that understand whole copies only. Other sites do, too, and are none.
+    pub fn originals(&self) -> PeerSet {
+        self.http.intersection(self.view.connected_nodes())
     }
 
     /// Notes that an original was not told something. What has changed since `since` is offered to
