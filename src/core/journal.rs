@@ -20,6 +20,9 @@ const PREPARE_AGAIN_MS: u64 = 1_000;
 /// A journal that has nothing to write writes what time it is so often. After a reset of the wall
 /// clock the present is taken to be at least as late as the last page.
 const STAMP_EVERY_MS: u64 = 10_000;
+/// How long after the last change the journal is stamped first. The next process knows then that
+/// this one lived for long enough after its last write to have noted who did not take it.
+const FIRST_STAMP_MS: u64 = 2_500;
 /// Slots looked at in one turn while a segment is emptied: some 10 us.
 const LOOKS_PER_TURN: u32 = 8_192;
 /// Records appended again in one turn while a segment is emptied, at least and at most: 0.3 ms.
@@ -128,6 +131,10 @@ pub struct CoreJournal {
     orders: VecDeque<Order>,
     /// When the last write that took everything began, or the journal was opened.
     wrote_at: MonoNs,
+    /// Where the journal was when it was last stamped for want of something to write.
+    stamped: Option<Position>,
+    /// Pause before it is stamped next.
+    stamp_after_ms: u64,
     /// Until when no segment is asked for, because one could not be made.
     prepares_from: MonoNs,
     no_segment: Option<NoSegment>,
@@ -154,6 +161,8 @@ impl CoreJournal {
             results: VecDeque::new(),
             orders: VecDeque::new(),
             wrote_at: now.mono,
+            stamped: None,
+            stamp_after_ms: FIRST_STAMP_MS,
             prepares_from: MonoNs(0),
             no_segment: None,
             is_blocked: false,
@@ -257,10 +266,13 @@ impl CoreJournal {
             let syncs_directory = !is_planted(Bug::JournalDirectoryNotSynced);
             self.orders.push_back(Order::Prepare { segment, syncs_directory });
         }
+        let is_stamped = self.stamped == Some(shard.position());
+        self.stamp_after_ms = if is_stamped { STAMP_EVERY_MS } else { FIRST_STAMP_MS };
         let is_idle = !self.writer.has_work() && !self.writer.is_writing();
-        let is_still = now.mono >= self.wrote_at.plus_ms(STAMP_EVERY_MS);
+        let is_still = now.mono >= self.wrote_at.plus_ms(self.stamp_after_ms);
         if is_idle && is_still && self.writer.takes_much() {
             self.append_state(self.compaction.oldest());
+            self.stamped = Some(shard.position());
         }
         self.back_up_when_stored();
         if self.is_time(now) {
@@ -353,7 +365,7 @@ impl CoreJournal {
             (Phase::Looking(_), _) => Some(ended.plus_ms(1)),
             (_, Mode::Interval(ms)) if self.writer.has_work() => Some(self.writes_at(ms)),
             _ if !self.writer.takes_much() => None,
-            _ => Some(self.wrote_at.plus_ms(STAMP_EVERY_MS).max(ended.plus_ms(1))),
+            _ => Some(self.wrote_at.plus_ms(self.stamp_after_ms).max(ended.plus_ms(1))),
         };
         // Later than that, the last turn has asked for a segment.
         let asks_at = self.no_segment.map(|_| self.prepares_from).filter(|&at| at > ended);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Orderin
 
 use crossbeam_queue::ArrayQueue;
 
+use crate::base::ids::PeerIndex;
 use crate::cluster::view::View;
 use crate::core::copies::Copies;
 use crate::core::gate::NamedAddresses;
@@ -37,6 +38,8 @@ pub enum Command {
     Resynchronise,
     /// Merge timers that were read from an original node. Each core takes the timers that it owns.
     Copies(Arc<Copies>),
+    /// An original node was read to the end, and the cores have taken all that it lists.
+    Read(PeerIndex),
     /// Take the addresses of members that are configured by name. These addresses may use the
     /// internal API.
     Members(NamedAddresses),

@@ -304,6 +304,7 @@ impl Engine {
                 }
                 Command::Resynchronise => core.resynchronise(now),
                 Command::Copies(copies) => core.merge(now, &copies),
+                Command::Read(original) => core.shard_mut().note_read(original),
                 Command::Members(addresses) => {
                     self.clients.service.gate.set_resolved(addresses.clone());
                     self.change_destinations(|them| them.listeners.set_resolved(addresses));

@@ -16,6 +16,7 @@ use crate::timer::version::{StateKey, Version};
 use crate::wire::peer_message::{Standing, TimerCopy};
 
 use super::Shard;
+use super::parts::readings::Readings;
 use super::parts::returned::Return;
 use super::parts::turns::HOLD_MS;
 use super::records::{Change, Next, Outline, Record};
@@ -104,6 +105,7 @@ impl Shard {
         let owed = state.owed.iter().filter_map(|&node| view.peer_of(node));
         let lacking = owed.fold(PeerSet::EMPTY, PeerSet::with);
         lacking.iter().for_each(|peer| self.peers.may_lack(peer));
+        self.readings = Some(Readings::new(seen_at, lacking));
         let returned = Return { seen_at, lacking, told: AHashSet::new() };
         self.returned = is_all.then_some(returned);
     }
@@ -317,6 +319,7 @@ impl Shard {
             self.turns.held_until = tick + HOLD_MS;
             self.questions.be_fresh(self.turns.held_until);
         }
+        self.readings.iter_mut().for_each(|readings| readings.began_at = tick);
         self.turns.ticked_at = tick;
         restored.timers = self.records.counts().timers;
         restored.overdue = overdue.len() as u64;

@@ -4,11 +4,9 @@
 use crate::base::ids::{PeerSet, Slot};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::Replicas;
-use crate::base::time::{Now, Tick, WallMs};
+use crate::base::time::{Now, Tick};
 use crate::journal::Position;
-use crate::timer::definition::Content;
 use crate::timer::naming::{is_digest, may_be_of_key};
-use crate::timer::schedule::Schedule;
 use crate::timer::version::{StateKey, Version, supersedes};
 use crate::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy,
@@ -17,13 +15,10 @@ use crate::wire::peer_message::{
 use super::Shard;
 use super::actions::is_same_write;
 use super::effects::{Answer, Outbox, PeerTicket, Purpose, Refusal};
+use super::originals::{may_be_one_write, start_of};
 use super::parts::peers::{FULL_MS, Teller};
 use super::records::{Outline, Placement, Record};
 
-/// A node that sends no versions sends how long ago a timer started, and every message adds its
-/// delay (docs/compat/timer-service.md §4). Two starts told by such a node may be one start if they
-/// differ by less than this.
-const SAME_START_MS: u64 = 500;
 /// Starts of one write that came over several connections differ by less than this. A message waits
 /// on its way no longer: a connection that was silent for as long as a death takes to be declared
 /// is closed (`STALE` in `core/peers/actions.rs`).
@@ -32,30 +27,6 @@ const OTHER_START_MS: u64 = 10_000;
 /// Bytes for peers made in one turn. Above it a fetch is answered [`PeerResult::Busy`] and comes
 /// again: a peer can ask for thousands of large timers in one frame.
 const FETCHED_BYTES_PER_TURN_MAX: usize = 2 << 20;
-
-/// Whether an original node sent a copy: the copy came over HTTP and has no version.
-fn is_of_original(teller: Teller, copy: &TimerCopy<'_>) -> bool {
-    teller.peer.is_none() && Version(copy.standing.version).is_of_start()
-}
-
-/// Whether two states may be of one write that has two versions: one version is made from the start
-/// that an original told, and the other version is about as old.
-fn may_be_one_write(one: StateKey, other: StateKey) -> bool {
-    one.version != other.version
-        && (one.version.is_of_start() || other.version.is_of_start())
-        && one.version.wall().0.abs_diff(other.version.wall().0) < SAME_START_MS
-}
-
-/// The start of a write, of which `same` is held. It does not change. The start that is told does,
-/// by the delay of the message. A cut may hold a message of another site up for long. The earliest
-/// start told is nearest to the true one.
-fn start_of(copy: &TimerCopy<'_>, teller: Teller, same: Option<&Record>) -> Tick {
-    let told = teller.start(copy.start_ms);
-    same.map_or(told, |held| match copy.replicas.is_empty() {
-        true => held.start.min(told),
-        false => held.start,
-    })
-}
 
 impl Shard {
     pub(super) fn peer_message(
@@ -138,7 +109,13 @@ impl Shard {
     ) -> Result<Answer, Refusal> {
         self.counters.peer_messages += 1;
         let teller = Teller { peer: None, clock_offset_ns: 0 };
-        match self.merge_copy(now, teller, copy, outbox) {
+        let before = match self.readings {
+            Some(_) => self.find(copy.standing.id).map(|slot| *self.records.get(slot)),
+            None => None,
+        };
+        let result = self.merge_copy(now, teller, copy, outbox);
+        self.note_listed(now, copy, before);
+        match result {
             PeerResult::Refused(PeerRefusal::FutureVersion) => Err(Refusal::FutureVersion),
             PeerResult::Refused(_) => Err(Refusal::TimersFull),
             _ => {
@@ -394,105 +371,6 @@ impl Shard {
                 || copy.body.is_none() && held.is_live())
     }
 
-    /// The key of a copy; `None`: the copy is older than what is held.
-    ///
-    /// A copy of an original node has no version. If the copy tells of the write that is held, it
-    /// gets the version held. Otherwise it gets a version made from its start. So all nodes that
-    /// hear of one write make the same version: a node with a higher one would make the others
-    /// repeat pops that they have done.
-    fn key_of(
-        &self,
-        now: Now,
-        teller: Teller,
-        copy: &TimerCopy<'_>,
-        held: Option<&Record>,
-    ) -> Option<StateKey> {
-        let (told, sequence) = (Version(copy.standing.version), copy.standing.sequence);
-        let start = teller.start(copy.start_ms);
-        if !is_of_original(teller, copy) {
-            return match held.filter(|held| self.is_one_write(start, copy, held)) {
-                None => Some(StateKey { version: told, sequence }),
-                Some(held) if sequence < held.sequence => None,
-                Some(held) => Some(StateKey { version: told.max(held.version), sequence }),
-            };
-        }
-        let age_ms = now.mono.tick_floor() - start;
-        // Originals count from the start. Their wall clocks do not count.
-        let made = match self.clock.is_far(now.wall, told) {
-            true => Version::of_start(WallMs(now.wall.0.saturating_sub(age_ms))),
-            false => told,
-        };
-        let Some(held) = held else { return Some(StateKey { version: made, sequence }) };
-        if self.is_told_again(start, copy, held) {
-            return Some(StateKey { version: held.version, sequence });
-        }
-        // The tombstone of a delete has the start of the delete. A timer with the same start was
-        // deleted.
-        let is_deleted = copy.body.is_some() && !held.is_live() && start == held.start;
-        let is_near = start.0.abs_diff(held.start.0) < SAME_START_MS;
-        let is_older = start < held.start && (copy.body.is_some() || !is_near);
-        if is_older || is_deleted {
-            return None;
-        }
-        let above = Version::of_start(WallMs(held.version.wall().0 + 1));
-        let version = if made > held.version { made } else { above };
-        Some(StateKey { version, sequence })
-    }
-
-    /// Whether an original tells that a timer ends here alone, because other nodes go on with it.
-    /// The tombstone of this node would win against what those nodes hold.
-    fn is_moved_away(&self, teller: Teller, copy: &TimerCopy<'_>, held: &Record) -> bool {
-        let start = teller.start(copy.start_ms);
-        let lists_others =
-            !copy.replicas.is_empty() && !copy.replicas.contains(self.peers.own_hash());
-        is_of_original(teller, copy)
-            && copy.body.is_none()
-            && held.is_live()
-            && lists_others
-            && copy.standing.sequence == held.sequence
-            && start.0.abs_diff(held.start.0) < SAME_START_MS
-    }
-
-    /// Whether a copy of an original node tells of the write that is held.
-    fn is_told_again(&self, start: Tick, copy: &TimerCopy<'_>, held: &Record) -> bool {
-        let is_near = start.0.abs_diff(held.start.0) < SAME_START_MS;
-        let has_ended = held.sequence > 0 && held.schedule().is_last(held.sequence);
-        is_near
-            && match copy.body {
-                None => copy.standing.sequence > held.sequence,
-                Some(_) if !held.is_live() => has_ended,
-                Some(body) => self.says_the_same(copy.interval_ms, body, held),
-            }
-    }
-
-    /// Whether a copy from a node of ours tells of the write that is held, under another version.
-    /// This happens when one of the two nodes has heard of the write from an original and made a
-    /// version of its own. The pops done of one write count, whichever version tells of them.
-    /// Otherwise those pops would be done again.
-    fn is_one_write(&self, start: Tick, copy: &TimerCopy<'_>, held: &Record) -> bool {
-        let (version, sequence) = (Version(copy.standing.version), copy.standing.sequence);
-        let schedule =
-            Schedule { start, interval_ms: copy.interval_ms, repeat_for_ms: copy.repeat_for_ms };
-        let has_ended = |schedule: Schedule, sequence| sequence > 0 && schedule.is_last(sequence);
-        !copy.is_write
-            && may_be_one_write(StateKey { version, sequence }, held.key())
-            && start.0.abs_diff(held.start.0) < SAME_START_MS
-            && match copy.body {
-                None => held.is_live() && has_ended(schedule, sequence),
-                Some(_) if !held.is_live() => has_ended(held.schedule(), held.sequence),
-                Some(body) => self.says_the_same(copy.interval_ms, body, held),
-            }
-    }
-
-    /// Whether a copy has the callback and the interval that are held. Intervals are compared in
-    /// whole seconds, the unit of an original. Tags are not compared, because an original sorts
-    /// them.
-    fn says_the_same(&self, interval_ms: u64, body: CopyBody<'_>, held: &Record) -> bool {
-        let content = Content::decode(body.content);
-        let known = self.records.content_of(held);
-        held.interval_ms.div_ceil(1_000) == interval_ms.div_ceil(1_000)
-            && self.records.authority_of(held) == body.authority
-            && (known.target, known.opaque) == (content.target, content.opaque)
     }
 
     /// Holds the end of a timer. Where there is no room for a tombstone, other nodes may stand in
@@ -780,10 +658,6 @@ impl Shard {
 #[cfg(test)]
 #[path = "merge_tests.rs"]
 mod tests;
-
-#[cfg(test)]
-#[path = "merge_originals_tests.rs"]
-mod originals_tests;
 
 #[cfg(test)]
 #[path = "merge_nonsense_tests.rs"]

@@ -6,6 +6,7 @@ use super::super::harness_tests::{Cluster, FROM, START_MS, content};
 use super::*;
 use crate::base::ids::NodeHash;
 use crate::base::ranked::Sites;
+use crate::base::time::WallMs;
 use crate::wire::peer_message::decode_message;
 
 const ID: TimerId = TimerId(7);

@@ -45,10 +45,12 @@ mod letters;
 mod list;
 mod merge;
 mod news;
+mod originals;
 mod parts;
 mod policies;
 mod pops;
 mod questions;
+mod readings;
 mod reads;
 mod reconcile;
 mod records;
@@ -88,6 +90,7 @@ use parts::minting::Minting;
 use parts::peers::{FULL_MS, Peers, Teller};
 use parts::pops::Pops;
 use parts::questions::Questions;
+use parts::readings::Readings;
 use parts::reads::Reads;
 use parts::reconcile::Reconcile;
 use parts::returned::Return;
@@ -130,6 +133,8 @@ pub struct Shard {
     complete_since: WallMs,
     /// `None`: this process did not begin with what a journal has.
     returned: Option<Return>,
+    /// `None`: this process did not begin with a journal, or what originals hold is known.
+    readings: Option<Readings>,
     /// Messages for nodes that return, with what operators ordered for destinations.
     orders: Option<Arc<Vec<Box<[u8]>>>>,
 }
@@ -170,6 +175,7 @@ impl Shard {
             is_stuck: false,
             complete_since: now.wall,
             returned: None,
+            readings: None,
             orders: None,
             config,
         }
@@ -237,6 +243,7 @@ impl Shard {
             self.drop_old_letters(now, outbox);
         }
         self.ask_on(now, outbox);
+        self.read_on(now);
         self.reconcile(now, outbox);
         self.collect(now, outbox);
         self.records.tally_on(&self.peers);
@@ -348,6 +355,7 @@ impl Shard {
         }
         let shown = earlier(self.lists.next_wake(), self.collect.next_wake());
         let asked = earlier(self.reconcile.next_wake(), self.questions.next_wake());
+        let asked = earlier(asked, self.reads_at());
         let own = earlier(self.records.next_wake(), self.calendars_wake());
         let wake = earlier(own, earlier(shown, asked));
         let hosts = self.records.hosts();

@@ -2,7 +2,7 @@
 
 use crate::base::ids::{NodeHash, PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
-use crate::base::time::Now;
+use crate::base::time::{Now, Tick};
 use crate::cluster::view::PeerKind;
 use crate::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy,
@@ -12,6 +12,10 @@ use super::Shard;
 use super::effects::{Answer, Internal, Outbox, Purpose, Requester};
 use super::records::{Placement, Record};
 use super::requesters::LISTED;
+
+/// What was told this much before an original fell silent may have got lost, beyond the time that
+/// it takes to declare it dead. A pop may be this much later than it was due.
+const UNTOLD_BEFORE_MS: u64 = 7_000;
 
 impl Shard {
     /// A record as the message "I hold this timer, so far".
@@ -97,6 +101,11 @@ impl Shard {
     ) {
         if let Some(PeerResult::Refused(_)) = result {
             self.counters.refused_by_peers += 1;
+        }
+        if result.is_none() && self.peers.originals().contains(peer) {
+            let before_ms = self.config.cluster.dead_after_ms + UNTOLD_BEFORE_MS;
+            let since = Tick(now.mono.tick_floor().0.saturating_sub(before_ms));
+            self.peers.note_untold(peer, since);
         }
         let result = match (purpose, result) {
             // News ask only whether the peer has the timer at all.

@@ -54,6 +54,10 @@ impl Shard {
             return false;
         }
         let record = *self.records.get(slot);
+        if self.waits_for_originals(&record) {
+            self.wait_until(slot, &record, tick + ASK_AGAIN_MS);
+            return true;
+        }
         let is_unheard = self.is_unheard(slot, record.id) && !is_planted(Bug::WokenCorePopsUnheard);
         if !is_unheard && !self.questions.is_fresh(tick) && !self.may_be_anothers(tick, &record) {
             return false;
@@ -90,9 +94,13 @@ impl Shard {
             true => self.look_again_at(tick, &record),
             false => tick + ASK_AGAIN_MS,
         };
+        self.wait_until(slot, &record, again);
+        true
+    }
+
+    fn wait_until(&mut self, slot: Slot, record: &Record, again: Tick) {
         let next = if record.attempts == 0 { Next::Armed(again) } else { Next::BackingOff(again) };
         self.records.transition(slot, next);
-        true
     }
 
     /// Whether the turn of another rank has come, so that it may be making the pop.

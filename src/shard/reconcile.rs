@@ -74,7 +74,7 @@ impl Shard {
         if !self.reconcile.begin_portion(tick) {
             return;
         }
-        if !self.questions.is_idle() {
+        if !self.questions.is_idle() || self.keeps_from_originals() {
             // What is held here may be outdated. The core asks about it before it gives it away.
             return self.reconcile.pace.pause();
         }
@@ -124,6 +124,7 @@ impl Shard {
         let placement = self.records.placement_of(&record);
         if is_misplaced && record.is_live() {
             if right != placement.replicas || placement.own.is_none() {
+                self.end_outdated(tick, slot, offer_to, outbox);
                 return self.begin_move(tick, slot, right, outbox);
             }
             // The right nodes have no room now.
@@ -132,6 +133,7 @@ impl Shard {
             self.reconcile.look_again(tick, record.id);
         }
         let holders = self.peers.view.peers_of(&right).without(self.peers.own());
+        self.offer_copies(&record, holders.intersection(offer_to), outbox);
         // A tombstone does not move. A node that believed the right nodes dead may have left it
         // with stand-ins. Then the right nodes are shown it.
         let offer_to = if is_misplaced && !record.is_live() { holders } else { offer_to };
@@ -142,6 +144,37 @@ impl Shard {
         }
         let bytes = outbox.encode(&PeerMessage::Standing(self.standing_of(&record)));
         to.iter().for_each(|peer| self.offer(peer, record.id, bytes.clone(), outbox));
+    }
+
+    /// Offers a timer to originals, as a whole copy, if it may have changed since they were told
+    /// everything. An original cannot say what it lacks, and it goes on with what it knew.
+    fn offer_copies(&mut self, record: &Record, to: PeerSet, outbox: &mut Outbox) {
+        let to = self.untold(record, to);
+        if to.is_empty() {
+            return;
+        }
+        let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(record, &mut Vec::new())));
+        to.iter().for_each(|peer| self.offer(peer, record.id, bytes.clone(), outbox));
+    }
+
+    /// Ends what originals hold of a timer that other nodes hold now, and that is due too soon to
+    /// be moved back: they would pop what they knew.
+    fn end_outdated(&self, tick: Tick, slot: Slot, to: PeerSet, outbox: &mut Outbox) {
+        let record = self.records.get(slot);
+        let listed = self.peers.view.peers_of(&self.records.placement_of(record).replicas);
+        if self.records.due(record) <= tick + HTTP_GUARD_MS {
+            self.end_at(tick, slot, self.untold(record, to.minus(listed)), outbox);
+        }
+    }
+
+    /// The originals of `to` that may not have been told how a timer changed last.
+    fn untold(&self, record: &Record, to: PeerSet) -> PeerSet {
+        let changed_at = record.start.max(record.schedule().due(record.sequence));
+        let is_untold = |peer: &PeerIndex| {
+            self.peers.untold_since(*peer).is_some_and(|since| since <= changed_at)
+        };
+        let to = to.intersection(self.peers.originals()).iter().filter(is_untold);
+        to.fold(PeerSet::EMPTY, PeerSet::with)
     }
 
     /// Notes that a peer has no room for a timer that it was told of. If the peer is to hold the

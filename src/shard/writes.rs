@@ -63,7 +63,9 @@ impl Shard {
                 self.look_later_if_misplaced(tick, slot);
             }
             None if held.is_some()
-                || is_own && self.records.room(0).is_ok() && !is_planted(Bug::DropTombstone) =>
+                || (is_own || self.peers.has_silent_original())
+                    && self.records.room(0).is_ok()
+                    && !is_planted(Bug::DropTombstone) =>
             {
                 let slot = self.records.bury(tick, &new.outline(plan.placement), new.slot);
                 self.look_later_if_misplaced(tick, slot);

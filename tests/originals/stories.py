@@ -96,6 +96,54 @@ def death(world):
         return load.judge(late_s=8)
 
 
+def freeze(world):
+    """Each node is frozen in turn, for longer than it takes to declare it dead. Meanwhile timers are
+    deleted and replaced through the others; all are due after the thaw."""
+    with world.cluster() as cluster:
+        cluster.start()
+        load = Load(world.sink, "freeze")
+        for frozen in cluster.nodes:
+            clients = [Client(node) for node in cluster.nodes if node is not frozen]
+            timers = [load.create(clients[number % 2], 13, 2) for number in range(80)]
+            time.sleep(1)
+            frozen.signal(signal.SIGSTOP)
+            time.sleep(4)
+            for number, timer in enumerate(timers):
+                if timer is not None and number % 4 < 2:
+                    load.delete(clients[number // 4 % 2], timer)
+                elif timer is not None and number % 4 == 2:
+                    load.replace(clients[number // 4 % 2], timer, 14, 1)
+            time.sleep(4)
+            frozen.signal(signal.SIGCONT)
+            time.sleep(12)
+        load.await_end()
+        return load.judge(late_s=8)
+
+
+def away(world):
+    """The last node has a journal, if it is of this service, and is killed. What it holds is deleted
+    and replaced through the others before it is back."""
+    with world.cluster() as cluster:
+        last = cluster.nodes[-1]
+        last.environment = {"CHRONOS_JOURNAL_DATA_DIR": last.file("data")}
+        cluster.start()
+        load = Load(world.sink, "away")
+        clients = [Client(node) for node in cluster.nodes]
+        timers = [load.create(clients[number % 3], 15, 3) for number in range(240)]
+        time.sleep(4)
+        last.kill()
+        time.sleep(4)
+        for number, timer in enumerate(timers):
+            if timer is not None and number % 3 == 0:
+                load.delete(clients[number // 3 % 2], timer)
+            elif timer is not None and number % 3 == 1:
+                load.replace(clients[number // 3 % 2], timer, 16, 2)
+        time.sleep(12)
+        last.start()
+        load.await_end()
+        return load.judge(late_s=8)
+
+
 def answer(world):
     """Each node is killed as it answers creates of 16 clients, and started again: what was answered
     is to pop. An original answers before it stores and before it tells others."""
@@ -249,7 +297,7 @@ def sites(world):
 
 STORIES = {
     story.__name__: story
-    for story in (calm, change, death, answer, scale, migrate, odd, sites)
+    for story in (calm, change, death, freeze, away, answer, scale, migrate, odd, sites)
 }
 
 

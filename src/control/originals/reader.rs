@@ -263,11 +263,15 @@ impl OriginalsReader {
                 clients: view.peers().iter().map(|_| None).collect(),
                 references_refused: PeerSet::EMPTY,
                 page_timers: PAGE_TIMERS,
+                is_whole: true,
             };
             match round.run().await {
                 Ok((pages, timers)) => {
                     info!(pages, timers, "read all timers of {name} that are this node's, too");
                     self.count(|progress| progress.rounds += 1);
+                    if round.is_whole {
+                        self.command(Command::Read(peer)).await;
+                    }
                     break;
                 }
                 Err(reason) => warn!("reading the timers of {name} failed: {reason}"),
@@ -309,6 +313,8 @@ struct Round<'a> {
     references_refused: PeerSet,
     /// Timers asked for in one request.
     page_timers: u32,
+    /// Whether every timer that was listed made sense and was taken.
+    is_whole: bool,
 }
 
 /// Where the next page begins.
@@ -336,6 +342,7 @@ impl Round<'_> {
                 progress.timers += page.timers.len() as u64;
                 progress.malformed += page.malformed;
             });
+            self.is_whole &= page.malformed == 0;
             self.take(&page).await?;
             if !has_more {
                 return Ok((pages, timers));
@@ -401,6 +408,7 @@ impl Round<'_> {
         let is_refused = |place: &usize| !copies.is_merged(*place);
         let refused: AHashSet<usize> =
             (0..added.len()).filter(is_refused).map(|place| added[place]).collect();
+        self.is_whole &= refused.is_empty();
         self.reader.count(|progress| {
             progress.refused += refused.len() as u64;
             progress.merged += (added.len() - refused.len()) as u64;

@@ -14,6 +14,7 @@ pub(super) mod pace;
 pub(super) mod peers;
 pub(super) mod pops;
 pub(super) mod questions;
+pub(super) mod readings;
 pub(super) mod reads;
 pub(super) mod reconcile;
 pub(super) mod returned;

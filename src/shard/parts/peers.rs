@@ -74,6 +74,8 @@ pub struct Peers {
     lacking: PeerSet,
     /// Since when each peer is complete, as it told.
     complete_since: Vec<Option<WallMs>>,
+    /// Originals that were not told everything, each with the tick since when.
+    untold: Vec<(PeerIndex, Tick)>,
 }
 
 impl Peers {
@@ -95,6 +97,7 @@ impl Peers {
             full: Vec::new(),
             lacking,
             complete_since: Vec::new(),
+            untold: Vec::new(),
         }
     }
 
@@ -111,7 +114,9 @@ impl Peers {
 
     /// Notes that all peers that live have been shown everything.
     pub fn all_were_told(&mut self) {
-        self.lacking = self.lacking.minus(self.alive.minus(self.owed));
+        let told = self.alive.minus(self.owed);
+        self.lacking = self.lacking.minus(told);
+        self.untold.retain(|(peer, _)| !told.contains(*peer));
     }
 
     /// Peers that may lack something that they were to be told.
@@ -266,6 +271,38 @@ impl Peers {
 
     pub fn http(&self) -> PeerSet {
         self.http
+    }
+
+    /// Whether originals may tell others late: all their threads wait for one that does not answer,
+    /// or did not lately.
+    pub fn may_tell_late(&self, tick: Tick) -> bool {
+        let is_back = !self.originals().is_empty() && tick - self.returned_at < LATELY_MS;
+        is_back || self.has_silent_original()
+    }
+
+    /// Whether an original is not heard. The other holders of a timer may be originals, too, and
+    /// tell that one nothing when it is back: this node does.
+    pub fn has_silent_original(&self) -> bool {
+        !self.originals().minus(self.alive).is_empty()
+    }
+
+    /// Members that understand whole copies only. Other sites do, too, and are none.
+    pub fn originals(&self) -> PeerSet {
+        self.http.intersection(self.view.connected_nodes())
+    }
+
+    /// Notes that an original was not told something. What has changed since `since` is offered to
+    /// it when it is alive and can be told.
+    pub fn note_untold(&mut self, peer: PeerIndex, since: Tick) {
+        self.owed = self.owed.with(peer);
+        if self.untold_since(peer).is_none() {
+            self.untold.push((peer, since));
+        }
+    }
+
+    /// Since when an original may not have been told what changed; `None`: it was told everything.
+    pub fn untold_since(&self, peer: PeerIndex) -> Option<Tick> {
+        self.untold.iter().find(|(untold, _)| *untold == peer).map(|(_, since)| *since)
     }
 
     /// Whether there is no other node and no other site to replicate to.

@@ -11,6 +11,10 @@ use crate::base::time::Tick;
 /// them.
 pub const HOLD_MS: u64 = 1_000;
 
+/// For so long after an absence what others sent meanwhile may still arrive: an original has a
+/// queue of what it could not send.
+const LATELY_MS: u64 = 10_000;
+
 /// The turns of a core.
 #[derive(Debug)]
 pub struct Turns {
@@ -24,6 +28,8 @@ pub struct Turns {
     pub held_until: Tick,
     /// When the last absence began; 0: there was none.
     away_since: Tick,
+    /// When the last absence ended.
+    back_at: Tick,
 }
 
 impl Turns {
@@ -35,6 +41,7 @@ impl Turns {
             swept_at: tick,
             held_until: tick + HOLD_MS,
             away_since: Tick(0),
+            back_at: Tick(0),
         }
     }
 
@@ -48,7 +55,13 @@ impl Turns {
     pub fn note_absence(&mut self) -> bool {
         let is_new = self.away_since != self.ticked_at;
         self.away_since = self.ticked_at;
+        self.back_at = self.at;
         is_new
+    }
+
+    /// Whether this core was away in the last [`LATELY_MS`].
+    pub fn was_away_lately(&self) -> bool {
+        self.away_since > Tick(0) && self.at - self.back_at < LATELY_MS
     }
 
     /// Whether this core was away since a moment.

@@ -11,6 +11,7 @@ use crate::cluster::detector::Liveness;
 use crate::cluster::view::{Membership, View};
 use crate::shard::effects::{Answer, CallbackOutcome, Dialect, Event, Outbox, Request, Target};
 use crate::shard::harness_tests::{FROM, START_MS, TICKET, config};
+use crate::shard::parts::readings::Readings;
 use crate::shard::records::Record;
 use crate::shard::{Shard, ShardConfig};
 use crate::timer::definition::encode_content;
@@ -483,6 +484,156 @@ fn what_was_deleted_a_moment_after_it_was_written_stays_deleted() {
     node.pass_to(START_MS + 200);
     node.hear(Told::at(id, START_MS + 150, 0), &[0, ORIGINAL], Some("two"));
     assert_eq!(node.opaque(id), b"two");
+}
+
+impl Node {
+    /// The connection with the original breaks, and what is sent to it gets lost.
+    fn lose_original(&mut self, outbox: &Outbox) {
+        let peer = self.peer(ORIGINAL);
+        for message in outbox.to_peers.iter().filter(|message| message.peer == peer) {
+            self.handle(Event::PeerUnheard { peer, purpose: message.purpose });
+        }
+    }
+
+    fn believe_original(&mut self, liveness: Liveness) {
+        let (peer, dialect) = (self.peer(ORIGINAL), Dialect::Http);
+        let has_gaps = liveness == Liveness::Alive;
+        self.handle(Event::Peer { peer, liveness, dialect, has_gaps });
+    }
+
+    /// This node is frozen, and goes on at a moment.
+    fn freeze_until(&mut self, ms: u64) {
+        self.now_ms = ms;
+        self.shard.tick(self.now(), &mut Outbox::default());
+    }
+
+    /// This node has just begun with a journal that has what it holds.
+    fn begin_with_journal(&mut self) {
+        let mut readings = Readings::new(self.now().wall, PeerSet::EMPTY);
+        readings.began_at = self.now().mono.tick_floor();
+        self.shard.readings = Some(readings);
+    }
+}
+
+/// Ids of timers with the holders of `id_of(list)`.
+fn ids_of<const COUNT: usize>(list: &[usize]) -> [TimerId; COUNT] {
+    let first = id_of(list);
+    let mut next =
+        (0..).filter(|more| id_is_like(first, *more)).map(|more| TimerId(first.0 + more));
+    std::array::from_fn(|_| next.next().expect("every sixth"))
+}
+
+#[test]
+fn an_original_is_told_what_changed_while_it_was_silent_and_nothing_else() {
+    for list in [[0, ORIGINAL], [ORIGINAL, 0]] {
+        let mut node = Node::new(0);
+        let [quiet, deleted, changed] = ids_of(&list);
+        for id in [quiet, deleted, changed] {
+            let told = Told { interval_ms: 100_000, ..Told::at(id, START_MS, 0) };
+            node.hear(told, &list, Some("one"));
+        }
+        node.pass_to(START_MS + 20_000);
+        node.believe_original(Liveness::Suspect);
+        let outbox = node.delete(deleted);
+        node.lose_original(&outbox);
+        let later = Told { interval_ms: 100_000, ..Told::at(changed, START_MS + 20_000, 0) };
+        node.hear(later, &list, Some("two"));
+        node.believe_original(Liveness::Dead);
+        node.told.clear();
+        node.believe_original(Liveness::Alive);
+        node.pass_to(START_MS + 20_100);
+        node.told.sort_unstable();
+        let now_ms = START_MS + 20_000;
+        assert_eq!(node.told, [(false, 0, now_ms), (true, 0, now_ms)]);
+        node.told.clear();
+        node.pass_to(START_MS + 25_000);
+        assert!(node.told.is_empty(), "told once");
+    }
+}
+
+#[test]
+fn copies_that_waited_while_this_node_was_frozen_are_ordered_by_the_wall_clock() {
+    let list = [0, ORIGINAL];
+    let id = id_of(&list);
+    let mut node = Node::new(0);
+    node.pass_to(START_MS + 8_000);
+    node.hear(Told::at(id, START_MS, 0), &list, Some("one"));
+    node.freeze_until(START_MS + 15_000);
+    let now_ms = START_MS + 15_000;
+    let waited = |taken_ms: u64| Told::at(id, taken_ms, now_ms - taken_ms);
+    // The update was told over one connection, and news of the former definition over another.
+    node.hear(waited(START_MS + 11_000), &list, Some("two"));
+    node.hear(
+        Told { start_ms: START_MS + 4_500, ..waited(START_MS) }.popped(1),
+        &list,
+        Some("one"),
+    );
+    node.hear(waited(START_MS).popped(1), &list, Some("one"));
+    assert_eq!((node.opaque(id), node.live(id).sequence), (b"two".to_vec(), 0));
+    // The start was told too late. The next copy tells it better, and is of the same write.
+    node.hear(Told::at(id, START_MS + 11_000, 3).popped(1), &list, Some("two"));
+    let held = node.live(id);
+    assert_eq!((held.sequence, held.start), (1, Tick(START_MS + 11_003)));
+    node.hear(waited(START_MS + 13_000), &list, None);
+    node.hear(waited(START_MS + 11_000).popped(2), &list, Some("two"));
+    assert!(node.is_over(id), "what was deleted meanwhile stays deleted");
+}
+
+#[test]
+fn without_an_absence_a_wall_clock_that_is_behind_orders_nothing() {
+    let list = [0, ORIGINAL];
+    let id = id_of(&list);
+    let mut node = Node::new(0);
+    node.hear(Told::at(id, START_MS, 0), &list, Some("one"));
+    let behind = Told { wall_ms: WALL_AHEAD_MS - 5_000, ..Told::at(id, START_MS + 2_000, 0) };
+    node.hear(behind, &list, Some("two"));
+    assert_eq!(node.opaque(id), b"two");
+}
+
+#[test]
+fn what_originals_no_longer_list_when_this_node_returns_has_ended_there() {
+    let list = [0, ORIGINAL];
+    let [kept, deleted, changed] = ids_of(&list);
+    let told = |id| Told::at(id, START_MS, 0);
+    let returned = || {
+        let mut node = Node::new(0);
+        [kept, deleted, changed].iter().for_each(|&id| node.hear(told(id), &list, Some("one")));
+        node.pass_to(START_MS + 8_000);
+        node.begin_with_journal();
+        node
+    };
+    let mut node = returned();
+    node.pass_to(START_MS + 14_000);
+    assert!(node.pops.is_empty() && node.told.is_empty(), "the original is to be read first");
+    node.hear(told(kept).popped(1), &list, Some("one"));
+    node.hear(Told::at(changed, START_MS + 13_000, 0), &list, Some("two"));
+    let original = node.peer(ORIGINAL);
+    node.shard.note_read(original);
+    node.pass_to(START_MS + 14_200);
+    assert!(node.record(deleted).is_none());
+    assert_eq!((node.live(kept).sequence, node.opaque(changed)), (1, b"two".to_vec()));
+    assert_eq!(node.shard.counters().ended_away, 1);
+
+    // An original that has lost its memory lists nothing that only it and this node could know.
+    let mut node = returned();
+    node.hear(Told::at(changed, START_MS + 7_000, 0), &list, Some("two"));
+    node.shard.note_read(original);
+    node.pass_to(START_MS + 14_000);
+    assert_eq!((node.live(kept).sequence, node.live(deleted).sequence), (1, 1));
+    assert_eq!(node.pops, [1, 1]);
+
+    // An original that cannot be read keeps pops waiting for a while.
+    let mut node = returned();
+    node.pass_to(START_MS + 19_000);
+    assert_eq!(node.pops, [1, 1, 1]);
+
+    // An original that may never have been told proves nothing.
+    let mut node = returned();
+    node.shard.readings.as_mut().expect("begun").lacking = PeerSet::EMPTY.with(original);
+    node.hear(told(kept), &list, Some("one"));
+    node.shard.note_read(original);
+    node.pass_to(START_MS + 9_000);
+    assert!(node.live(deleted).is_live());
 }
 
 /// Our nodes and the original, which leaves.
