@@ -46,6 +46,11 @@ pub(crate) enum LaunchError {
         /// The error that the kernel returned.
         source: std::io::Error,
     },
+    /// Nobody can write the log.
+    #[error(
+        "cannot start the thread that writes the log: {0}. Check the limit on threads (ulimit -u)"
+    )]
+    LogThread(std::io::Error),
     /// The pid file is locked or cannot be written.
     #[error(transparent)]
     PidFile(#[from] PidFileError),
@@ -109,7 +114,7 @@ fn run(
         log::send_to(file)
             .map_err(|source| LaunchError::Log { file: file.display().to_string(), source })?;
     }
-    log::install(&config.log);
+    log::install(&config.log).map_err(LaunchError::LogThread)?;
     for warning in &warnings {
         tracing::warn!("{warning}");
     }

@@ -77,11 +77,8 @@ pub(crate) enum ServeError {
          lines logged before"
     )]
     Keeper,
-    /// A core ended on a broken invariant.
-    #[error(
-        "a core has failed: {0}. This is a bug in Chronos; please report it with the lines logged \
-         before"
-    )]
+    /// A core ended by itself. The text says why, and what to do.
+    #[error("a core has failed: {0}")]
     Core(String),
     /// A core did not stop within the limit.
     #[error("the cores did not stop within {STOP_LIMIT:?}; the process ends without them")]
@@ -509,6 +506,7 @@ async fn stop(
         },
         () = signals.stop_asked() => {
             warn!("second signal: ending at once");
+            log::finish();
             std::process::exit(EXIT_AT_ONCE);
         }
     }

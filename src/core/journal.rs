@@ -100,6 +100,8 @@ pub struct JournalCounters {
     pub is_full: u64,
     /// 1 while the disk does not answer.
     pub is_stalled: u64,
+    /// 1 while the files are not where a start looks for them.
+    pub is_away: u64,
     /// Times that the disk stopped answering.
     pub stalls: u64,
     /// Segments emptied.
@@ -134,6 +136,8 @@ pub struct CoreJournal {
     is_stopping: bool,
     /// A backup is to have everything up to here.
     backup: Option<Position>,
+    /// What the disk had when the files were found not to be where a start looks for them.
+    away_since: Option<Position>,
     entries_before: u64,
     counters: JournalCounters,
 }
@@ -153,6 +157,7 @@ impl CoreJournal {
             no_segment: None,
             is_stopping: false,
             backup: None,
+            away_since: None,
             entries_before: 0,
             counters: JournalCounters::default(),
         }
@@ -166,6 +171,9 @@ impl CoreJournal {
     /// Whether an answer that rests on changes up to `after` may leave.
     #[inline]
     pub fn may_leave(&self, after: Position) -> bool {
+        if let Some(durable) = self.away_since {
+            return after <= durable;
+        }
         match self.rules.mode {
             Mode::Sync => after <= self.writer.durable(),
             // Without a segment no write begins within the interval.
@@ -201,11 +209,13 @@ impl CoreJournal {
         if self.may_leave(first.after) {
             return self.replies.pop_front();
         }
-        if self.counters.is_stalled == 0 {
-            return None;
-        }
+        let refusal = match (self.away_since, self.counters.is_stalled) {
+            (Some(_), _) => Refusal::JournalFull,
+            (None, 0) => return None,
+            (None, _) => Refusal::JournalStalled,
+        };
         let reply = self.replies.pop_front()?;
-        Some(Reply { answer: Answer::Refused(Refusal::JournalStalled), ..reply })
+        Some(Reply { answer: Answer::Refused(refusal), ..reply })
     }
 
     /// The next result that may leave now.
@@ -281,6 +291,12 @@ impl CoreJournal {
         self.no_segment = Some(why);
         self.prepares_from = now.mono.plus_ms(PREPARE_AGAIN_MS);
         self.writer.not_prepared();
+    }
+
+    /// Says whether the files are not where a start looks for them. Nothing more is promised then:
+    /// what is written goes to files that nobody may find.
+    pub fn set_away(&mut self, is_away: bool) {
+        self.away_since = is_away.then(|| self.away_since.unwrap_or(self.writer.durable()));
     }
 
     /// Begins a backup of everything that the shard has done up to now. [`Order::BackUp`] follows
@@ -404,9 +420,11 @@ impl CoreJournal {
         let since = self.writer.writing_since().map(|stamp| stamp.mono);
         let is_stalled = since.is_some_and(|since| now.mono >= since.plus_ms(self.rules.stall_ms));
         let is_full = self.no_segment.is_some() && self.writer.spares() == 0;
+        let is_away = self.away_since.is_some();
         let counters = &mut self.counters;
-        if (counters.is_stalled, counters.is_full) != (is_stalled.into(), is_full.into()) {
-            shard.refuse_writes(match (is_full, is_stalled) {
+        let before = (counters.is_stalled, counters.is_full, counters.is_away);
+        if before != (is_stalled.into(), is_full.into(), is_away.into()) {
+            shard.refuse_writes(match (is_full || is_away, is_stalled) {
                 (true, _) => Some(Refusal::JournalFull),
                 (_, true) => Some(Refusal::JournalStalled),
                 _ => None,
@@ -414,6 +432,7 @@ impl CoreJournal {
         }
         counters.stalls += u64::from(is_stalled && counters.is_stalled == 0);
         (counters.is_stalled, counters.is_full) = (is_stalled.into(), is_full.into());
+        counters.is_away = is_away.into();
         counters.written = self.writer.written();
         counters.live_bytes = shard.journal_bytes();
         counters.segments =
@@ -447,6 +466,19 @@ mod tests {
         assert_eq!(journal.writer.wants_segment(), Some(SegmentNumber(1)));
         journal.prepared(SegmentNumber(1));
         assert!(journal.may_leave(Position(1)));
+    }
+
+    #[test]
+    fn nothing_is_promised_while_the_files_are_away() {
+        for mode in [Mode::Sync, Mode::Interval(50)] {
+            let mut journal = journal(mode, 0);
+            journal.prepared(SegmentNumber(1));
+            journal.set_away(true);
+            journal.set_away(true);
+            assert!(journal.may_leave(Position(0)) && !journal.may_leave(Position(1)));
+            journal.set_away(false);
+            assert_eq!(journal.may_leave(Position(1)), mode != Mode::Sync);
+        }
     }
 
     #[test]

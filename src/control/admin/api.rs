@@ -21,7 +21,7 @@ use super::answers::json_text;
 use super::doors::AdminDoors;
 use super::facts::{self, Facts, SharedConfiguration};
 use super::guard::{ACCESS_PATH, RequestGuard, SharedTokens, guard};
-use super::listener::{AdminListener, SharedAcceptor, Times};
+use super::listener::{AdminListener, Seen, SharedAcceptor, Times};
 use super::members::{self, MemberBoard};
 use super::metrics_text::Format;
 use super::node_view::{NodeState, NodeView};
@@ -30,7 +30,7 @@ use super::problems::as_problem;
 use super::process::{self, ProcessUse};
 use super::{console, destinations, metrics, one_timer, status, timers};
 use crate::control::cluster::desk::OrderError;
-use crate::control::recovery_progress::progress;
+use crate::control::recovery_progress::{progress, takes_no_writes};
 use crate::control::tags::board::{Members, TagBoard};
 
 /// A client sends its request as soon as it is connected, and a scrape takes milliseconds. A client
@@ -149,7 +149,8 @@ pub(crate) async fn serve(doors: AdminDoors, acceptor: Option<SharedAcceptor>, s
         let Some(listener) = listener else { return };
         let listener = AdminListener::new(listener, acceptor, TIMES);
         // Ends only on a listener's error, and this listener has none: it retries.
-        let _ = axum::serve(listener, router(state)).await;
+        let router = router(state).into_make_service_with_connect_info::<Seen>();
+        let _ = axum::serve(listener, router).await;
     };
     let secure = secure.filter(|_| acceptor.is_some());
     tokio::join!(serve(plain, None, state), serve(secure, acceptor, over_tls), tags.listen());
@@ -239,13 +240,10 @@ async fn readyz(State(state): State<AdminState>) -> Response {
             (StatusCode::SERVICE_UNAVAILABLE, told).into_response()
         }
         NodeState::Left => (StatusCode::SERVICE_UNAVAILABLE, "left its cluster\n").into_response(),
-        NodeState::Serving
-            if state.view.meters.iter().any(|core| core.writes_refused.get() > 0) =>
-        {
-            let told = "takes no writes: chronos cluster status and the log say why\n";
-            (StatusCode::SERVICE_UNAVAILABLE, told).into_response()
-        }
-        NodeState::Serving => "ready\n".into_response(),
+        NodeState::Serving => match state.view.meters.iter().find_map(takes_no_writes) {
+            Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+            None => "ready\n".into_response(),
+        },
         other => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", other.name())).into_response(),
     }
 }
@@ -390,7 +388,9 @@ mod tests {
                     process,
                     ..AdminState::of(view, 1_000, &[], SharedTokens::default())
                 };
-                let _ = axum::serve(AdminListener::new(listener, None, times), router(state)).await;
+                let listener = AdminListener::new(listener, None, times);
+                let router = router(state).into_make_service_with_connect_info::<Seen>();
+                let _ = axum::serve(listener, router).await;
             });
         });
         hear.recv().expect("the server starts")
@@ -434,6 +434,14 @@ mod tests {
             assert_eq!((of("/healthz").as_str(), of("/readyz").as_str()), ("200", status));
         }
         assert!(get_path(address, "/readyz").contains("takes no writes"));
+        view.meters[0].writes_refused.set(0);
+        let meters = &view.meters[0];
+        for gauge in [&meters.journal_away, &meters.journal_full, &meters.journal_stalled] {
+            assert_eq!(of("/readyz"), "200");
+            gauge.set(1);
+            assert!(get_path(address, "/readyz").contains("503") && of("/healthz") == "200");
+            gauge.set(0);
+        }
         view.set_state(NodeState::Stopping);
         assert_eq!((of("/healthz").as_str(), of("/readyz").as_str()), ("200", "503"));
         assert!(get_path(address, "/readyz").ends_with("stopping\n"));
@@ -460,8 +468,13 @@ mod tests {
         let post =
             answer(address, b"POST /metrics HTTP/1.1\r\nHost: x\r\nX-Chronos-Order: 1\r\n\r\n");
         assert!(post.starts_with("HTTP/1.1 405"), "{post}");
-        let callback = answer(address, b"POST /cluster/reload HTTP/1.1\r\nHost: x\r\n\r\n");
+        let form = answer(address, b"POST /cluster/reload HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(form.starts_with("HTTP/1.1 403"), "{form}");
+        let callback = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Sequence-Number: 1\r\n\r\n";
+        let callback = answer(address, callback);
         assert!(callback.starts_with("HTTP/1.1 403"), "{callback}");
+        let cut = get_path(address, "/timers/by-name/invoice#1");
+        assert!(cut.starts_with("HTTP/1.1 400") && cut.contains("%23"), "{cut}");
         let rebound = answer(address, b"GET /cluster HTTP/1.1\r\nHost: evil.example\r\n\r\n");
         assert!(rebound.starts_with("HTTP/1.1 421"), "{rebound}");
         assert!(get_path(address, "/nothing").starts_with("HTTP/1.1 404"));

@@ -15,8 +15,30 @@ pub(crate) fn check(config: &Config, conflicts: &mut Vec<String>) {
         check_addresses(config, conflicts);
         check_authentication(config, conflicts);
         check_times(config, conflicts);
-    } else if config.timestamp.file.is_empty() {
+        return;
+    }
+    if config.timestamp.file.is_empty() {
         conflicts.push("[timestamp] file is empty; name the file that keeps the bound".into());
+    }
+    check_others(config, conflicts);
+}
+
+/// Members with a file each would hand out the same timestamps, and do not know of each other.
+fn check_others(config: &Config, conflicts: &mut Vec<String>) {
+    let members = &config.membership;
+    let lists = [&members.nodes, &members.joining, &members.leaving];
+    let mut others = lists.into_iter().flatten().filter(|name| **name != members.localhost);
+    if !config.node.serves_timers {
+        return;
+    }
+    if let Some(other) = others.next() {
+        conflicts.push(format!(
+            "{} in a cluster ({other} is a member) with {}: members with a file each hand out the \
+             same timestamps; set coordination = \"zookeeper\" on all of them, or leave [timestamp] \
+             enabled out and run one server of timestamps alone (chronos timestamp serve)",
+            config.describe("timestamp", "enabled"),
+            config.describe("timestamp", "coordination"),
+        ));
     }
 }
 

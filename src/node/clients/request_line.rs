@@ -20,6 +20,8 @@ pub struct RequestLine {
     pub asks_members: bool,
     /// Whether a document that the client would be warned of is refused.
     pub is_strict: bool,
+    /// Whether the request says that it is a callback.
+    pub is_callback: bool,
 }
 
 impl RequestLine {
@@ -41,7 +43,8 @@ impl RequestLine {
         };
         let asks_members = path == TimerPath::Ping && head.query == Some(site_members::QUERY);
         let is_strict = head.query.is_some_and(asks_strictness);
-        Self { method, path, persistence, count, asks_members, is_strict }
+        let is_callback = head.is_callback;
+        Self { method, path, persistence, count, asks_members, is_strict, is_callback }
     }
 
     /// Returns whether nodes make such requests.
