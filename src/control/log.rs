@@ -91,8 +91,15 @@ impl Write for Line {
 /// What cannot be written is dropped.
 pub(crate) fn say(text: &str) {
     match QUEUE.get() {
-        Some(queue) => queue.push_within(text.as_bytes(), LAST_WORDS),
+        Some(queue) => drop(queue.push_within(text.as_bytes(), LAST_WORDS)),
         None => drop(io::stderr().lock().write_all(text.as_bytes())),
+    }
+}
+
+/// From now on lines wait for whoever reads: the process is about to end.
+pub(crate) fn expect_end() {
+    if let Some(queue) = QUEUE.get() {
+        queue.expect_end(LAST_WORDS);
     }
 }
 

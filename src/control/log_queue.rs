@@ -27,6 +27,9 @@ enum Entry {
 struct Counts {
     waiting_bytes: AtomicUsize,
     dropped: AtomicU64,
+    /// Whether lines wait for room, in ms: these are the last ones. 0: they do not, or have waited
+    /// in vain.
+    patience_ms: AtomicU64,
 }
 
 /// The way to the thread that writes.
@@ -51,23 +54,43 @@ impl LogQueue {
         Ok(queue)
     }
 
-    /// Gives a line to the thread, or drops it. Never waits.
+    /// Gives a line to the thread, or drops it. Never waits before [`LogQueue::expect_end`].
     pub(super) fn push(&self, line: &[u8]) {
-        if !self.offer(line) {
-            self.counts.dropped.fetch_add(1, Ordering::Relaxed);
+        if self.offer(line) {
+            return;
+        }
+        match self.counts.patience_ms.load(Ordering::Relaxed) {
+            0 => self.drop_line(),
+            patience_ms => {
+                if !self.push_within(line, Duration::from_millis(patience_ms)) {
+                    self.counts.patience_ms.store(0, Ordering::Relaxed);
+                }
+            }
         }
     }
 
-    /// Does the same, and waits for room as long as `patience` lasts: for the last words of a
-    /// process.
-    pub(super) fn push_within(&self, line: &[u8], patience: Duration) {
+    /// Does the same, and waits for room as long as `patience` lasts. False: the line was dropped.
+    pub(super) fn push_within(&self, line: &[u8], patience: Duration) -> bool {
         let end = Instant::now() + patience;
         while !self.offer(line) {
             if Instant::now() >= end {
-                return self.push(line);
+                self.drop_line();
+                return false;
             }
             thread::sleep(LOOK_EVERY);
         }
+        true
+    }
+
+    /// From now on a line waits for room as long as `patience` lasts, until one has waited in vain:
+    /// what a process says at its end is worth more than the lines before.
+    pub(super) fn expect_end(&self, patience: Duration) {
+        let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        self.counts.patience_ms.store(patience_ms, Ordering::Relaxed);
+    }
+
+    fn drop_line(&self) {
+        self.counts.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns when all lines given before are written, or after `patience`.
@@ -207,9 +230,14 @@ mod tests {
     fn last_words_wait_for_room() {
         let (queue, let_go, written) = slow();
         (0..2 * LINES_MAX).for_each(|_| queue.push(b"\n"));
+        queue.expect_end(Duration::from_millis(20));
+        let begun = Instant::now();
+        (0..1_000).for_each(|_| queue.push(b"in vain\n"));
+        assert!(begun.elapsed() >= Duration::from_millis(20), "the first one waits");
+        queue.expect_end(PATIENCE);
         let other = queue.clone();
         let last = thread::spawn(move || {
-            other.push_within(b"last words\n", PATIENCE);
+            other.push(b"last words\n");
             other.flush(PATIENCE);
         });
         drop(let_go);

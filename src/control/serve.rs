@@ -231,7 +231,11 @@ impl Running<'_> {
             match asked {
                 NodeEvent::Stop => return None,
                 NodeEvent::Failed => {
-                    return Some(ServeError::Core("it ended without having been asked to".into()));
+                    return Some(ServeError::Core(
+                        "it ended without having been asked to. This is a bug in Chronos; please \
+                         report it with the lines logged before"
+                            .into(),
+                    ));
                 }
                 NodeEvent::KeeperFailed => return Some(ServeError::Keeper),
                 NodeEvent::Reload => {
@@ -489,6 +493,7 @@ async fn stop(
     signals: &mut Signals,
     failure: Option<ServeError>,
 ) -> Result<(), ServeError> {
+    log::expect_end();
     info!(
         "stopping: no new work, running callbacks finish (at most 2 s); signal again to end at once"
     );

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRef, Path, Request, State};
-use axum::http::header::{ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
+use axum::http::header::{
+    ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS,
+};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
@@ -218,6 +220,8 @@ async fn close_after(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // What clients wrote is in many answers, and is not to be taken for a page.
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 
@@ -465,6 +469,7 @@ mod tests {
         let body = status.split_once("\r\n\r\n").expect("a head").1;
         let document: serde_json::Value = serde_json::from_str(body).expect("JSON");
         assert_eq!(document["per_core"][1]["shard"], 1);
+        assert!(status.contains("\r\nx-content-type-options: nosniff\r\n"), "{status}");
         let post =
             answer(address, b"POST /metrics HTTP/1.1\r\nHost: x\r\nX-Chronos-Order: 1\r\n\r\n");
         assert!(post.starts_with("HTTP/1.1 405"), "{post}");
