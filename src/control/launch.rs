@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::log;
 use super::pid_file::{LOCK_PATIENCE, PidFile, PidFileError};
 use super::serve::{self, ServeError};
+use crate::control::config::error::Origin;
 use crate::control::config::files::ConfigFiles;
 use crate::control::config::load::Loaded;
 use crate::ring::{Daemon, Launcher, daemonise, refuse_core_dumps};
@@ -117,6 +118,13 @@ fn run(
     log::install(&config.log).map_err(LaunchError::LogThread)?;
     for warning in &warnings {
         tracing::warn!("{warning}");
+    }
+    if log_file.is_none() && *config.origin("log", "folder") != Origin::Default {
+        tracing::warn!(
+            "{} has no file: a node in the foreground logs to standard error. Start it with \
+             --daemon, or send standard error there",
+            config.describe("log", "folder")
+        );
     }
     if !config.core_dumps
         && let Err(error) = refuse_core_dumps()

@@ -47,8 +47,7 @@ impl LogQueue {
     ) -> io::Result<Self> {
         let (entries, receiver) = sync_channel(LINES_MAX);
         let queue = Self { entries, counts: Arc::default() };
-        let writer =
-            Writer { write, tell, queue: queue.clone(), told: 0, has_written: false };
+        let writer = Writer { write, tell, queue: queue.clone(), told: 0, has_written: false };
         let thread = thread::Builder::new().name("chronos-log".into());
         thread.spawn(move || writer.write_all(&receiver))?;
         Ok(queue)

@@ -188,9 +188,7 @@ fn bug(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
     let text = text.unwrap_or("a broken invariant");
-    format!(
-        "{text}. This is a bug in Chronos; please report it with the lines logged before"
-    )
+    format!("{text}. This is a bug in Chronos; please report it with the lines logged before")
 }
 
 /// What a core's thread tells the starter once its ring stands.

@@ -6,7 +6,6 @@ pub mod acceptor;
 pub mod connector;
 pub(crate) mod material;
 pub(crate) mod names;
-mod pinned;
 pub(crate) mod nodes;
 mod pinned;
 pub mod session;

@@ -120,7 +120,9 @@ pub fn check_kept_header(name: &str, value: &str) -> Result<(), HeaderError> {
     if name.is_empty() || !name.bytes().all(is_token_byte) {
         return Err(HeaderError::Name);
     }
-    if begins_with(name, SIGNATURE_HEADERS) || OWN_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(name)) {
+    if begins_with(name, SIGNATURE_HEADERS)
+        || OWN_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(name))
+    {
         return Err(HeaderError::Own);
     }
     if !is_header_value(value.as_bytes()) {

@@ -215,14 +215,16 @@ fn the_demo_shows_every_pop_and_ends() {
 }
 
 /// A timer far away.
-const TIMER: &str = r#"{"timing":{"interval":600},"callback":{"http":{"uri":"http://127.0.0.1:9/","opaque":""}}}"#;
+const TIMER: &str =
+    r#"{"timing":{"interval":600},"callback":{"http":{"uri":"http://127.0.0.1:9/","opaque":""}}}"#;
 
 #[test]
 fn a_reader_of_the_log_that_stalls_holds_up_nobody() {
     let node = start();
     let dropped = || {
         let metrics = get(node.admin, "/metrics");
-        let line = metrics.lines().find(|line| line.starts_with("chronos_log_lines_dropped_total "));
+        let line =
+            metrics.lines().find(|line| line.starts_with("chronos_log_lines_dropped_total "));
         line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).expect("a sample")
     };
     // Nobody reads now. Each reload has lines; the pipe has 64 KiB, and the node keeps some more.

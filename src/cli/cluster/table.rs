@@ -74,7 +74,8 @@ fn problems(survey: &Survey) -> Vec<String> {
                     problems.push(format!("{} believes {name} {belief}{why}", report.name));
                 }
                 "unknown" => {
-                    problems.push(format!("{} has not met {name} since its start{why}", report.name));
+                    problems
+                        .push(format!("{} has not met {name} since its start{why}", report.name));
                 }
                 _ => {}
             }

@@ -19,7 +19,7 @@ use axum::routing::{get, post, put};
 use tokio::net::TcpListener;
 
 use super::alarm_board::{self, AlarmBoard};
-use super::answers::json_text;
+use super::answers::{NOT_ALLOWED, json_text};
 use super::doors::AdminDoors;
 use super::facts::{self, Facts, SharedConfiguration};
 use super::guard::{ACCESS_PATH, RequestGuard, SharedTokens, guard};
@@ -47,7 +47,6 @@ const NOT_FOUND: &str = "the admin API has / (the console), /healthz, /readyz, /
      /destinations[/<HOST>], /timers[/count], /timers/<ID>[/<ACTION>], \
      /timers/by-name/<NAME>[/<ACTION>], /jobs[/<ID>], /dead-letters[/<ID>], \
      /statistics/tags[/<TAG>]\n";
-const NOT_ALLOWED: &str = "method not allowed here; the header Allow has those that are\n";
 
 /// What the handlers read.
 #[derive(Clone)]
@@ -196,7 +195,7 @@ fn router(state: AdminState) -> Router {
         .route("/timers/{id}/{action}", post(one_timer::act))
         .route(
             "/timers/by-name/{*name}",
-            get(one_timer::show_named).delete(one_timer::delete_named).post(one_timer::act_named),
+            get(one_timer::show_named).delete(one_timer::delete_named).fallback(one_timer::other),
         )
         .method_not_allowed_fallback(async || (StatusCode::METHOD_NOT_ALLOWED, NOT_ALLOWED))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))

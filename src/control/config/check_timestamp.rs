@@ -269,6 +269,19 @@ mod tests {
     }
 
     #[test]
+    fn members_with_a_file_each_are_refused() {
+        let on = "auth.insecure_open = true\n[timestamp]\nenabled = true\n";
+        let of = |nodes: &str| format!("{on}[cluster]\nlocalhost = \"a:1\"\n{nodes}\n");
+        for others in ["nodes = [\"a:1\", \"b:1\"]", "nodes = [\"a:1\"]\njoining = [\"b:1\"]"] {
+            let told = conflict(&of(others));
+            assert!(told.contains("b:1 is a member") && told.contains("zookeeper"), "{told}");
+        }
+        assert!(parse_config(&of("nodes = [\"a:1\"]"), "c.toml").is_ok(), "it is alone");
+        let kept = of("nodes = [\"a:1\", \"b:1\"]").replace("enabled = true", "enabled = false");
+        assert!(parse_config(&kept, "c.toml").is_ok());
+    }
+
+    #[test]
     fn ports_are_not_shared_and_nothing_is_checked_that_is_off() {
         let on = "auth.insecure_open = true\n[timestamp]\nenabled = true\n";
         assert!(conflict(&format!("{on}listen = \"0.0.0.0:7253\"")).contains("same port"));

@@ -56,7 +56,8 @@ pub(super) const NO_PATH: &str = "no such path; expected /timers, /timers/<id>, 
 /// The answer to a node that has not said who it is.
 const UPGRADE_FIRST: &str = "over TLS a node says who it is first: Upgrade: chronos-site/1";
 /// The answer to a callback that asks for what is for nodes. It comes from the address of one.
-const CALLBACK: &str = "this is for nodes, and a callback speaks for its client (X-Sequence-Number)";
+const CALLBACK: &str =
+    "this is for nodes, and a callback speaks for its client (X-Sequence-Number)";
 /// The answer to a node that does not say of which site it is.
 const SITELESS: &str = "X-Chronos-Site: expected the site of this node, got none";
 /// Number of references whose memory is kept.
@@ -273,6 +274,10 @@ impl Service {
             }
             (TimerPath::Unknown, _) => {
                 return self.settle(Err((404, no_path(caller))), persistence, out);
+            }
+            // No method is allowed for what names nothing.
+            (TimerPath::Named, _) if let Some(Err(reason)) = caller.addressed => {
+                return self.refuse(reason, persistence, out);
             }
             _ => return self.not_allowed(out, line.allowed(), persistence),
         };

@@ -155,7 +155,9 @@ pub enum DataDirectoryError {
         remedy: String,
     },
     /// Somebody else may put other files in the place of ours.
-    #[error("{path} {why}, so that others may put their own files in the place of the node's. {remedy}")]
+    #[error(
+        "{path} {why}, so that others may put their own files in the place of the node's. {remedy}"
+    )]
     NotOurs {
         /// The directory as the operator named it.
         path: String,
