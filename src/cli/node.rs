@@ -11,14 +11,17 @@ use crate::control::config::error::{Origin, Problem};
 use crate::control::config::files::{ConfigFiles, IniFiles, LOCAL_FILE};
 use crate::control::config::load::Loaded;
 use crate::control::launch::{self, Launch, LaunchError};
+use crate::control::log;
 
 /// Runs a node until it ends and returns the exit code.
 pub(super) fn launch_node(launch: &Launch, files: ConfigFiles, loaded: Loaded) -> u8 {
-    match launch::launch(launch, files, loaded) {
+    let code = match launch::launch(launch, files, loaded) {
         Ok(()) => EXIT_OK,
         Err(LaunchError::Told) => EXIT_FAILURE,
         Err(error) => fail(&error, EXIT_FAILURE),
-    }
+    };
+    log::finish();
+    code
 }
 
 /// Returns the environment variables of Chronos. Returns an error for a value that is no UTF-8.

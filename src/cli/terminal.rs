@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::exit::{EXIT_FAILURE, EXIT_OK};
 use super::shown::{clean, json_text};
+use crate::control::log;
 
 /// Writes a document to standard output and returns the exit code. A reader that has closed its end
 /// (`| head`) is no error.
@@ -47,7 +48,7 @@ pub(super) fn failed_by(is_json: bool, reason: &dyn Display, status: Option<u16>
 
 /// Writes a line to standard error. A line that cannot be written is dropped.
 pub(super) fn tell(line: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+    log::say(&format!("{line}\n"));
 }
 
 /// Whether standard output takes colours: it is a terminal, and `NO_COLOR` is not set.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::log;
 use super::pid_file::{LOCK_PATIENCE, PidFile, PidFileError};
 use super::serve::{self, ServeError};
+use crate::control::config::error::Origin;
 use crate::control::config::files::ConfigFiles;
 use crate::control::config::load::Loaded;
 use crate::ring::{Daemon, Launcher, daemonise, refuse_core_dumps};
@@ -46,6 +47,11 @@ pub(crate) enum LaunchError {
         /// The error that the kernel returned.
         source: std::io::Error,
     },
+    /// Nobody can write the log.
+    #[error(
+        "cannot start the thread that writes the log: {0}. Check the limit on threads (ulimit -u)"
+    )]
+    LogThread(std::io::Error),
     /// The pid file is locked or cannot be written.
     #[error(transparent)]
     PidFile(#[from] PidFileError),
@@ -109,9 +115,16 @@ fn run(
         log::send_to(file)
             .map_err(|source| LaunchError::Log { file: file.display().to_string(), source })?;
     }
-    log::install(&config.log);
+    log::install(&config.log).map_err(LaunchError::LogThread)?;
     for warning in &warnings {
         tracing::warn!("{warning}");
+    }
+    if log_file.is_none() && *config.origin("log", "folder") != Origin::Default {
+        tracing::warn!(
+            "{} has no file: a node in the foreground logs to standard error. Start it with \
+             --daemon, or send standard error there",
+            config.describe("log", "folder")
+        );
     }
     if !config.core_dumps
         && let Err(error) = refuse_core_dumps()

@@ -11,6 +11,7 @@ pub(crate) mod estimate;
 pub(crate) mod http_client;
 pub(crate) mod launch;
 pub(crate) mod log;
+mod log_queue;
 pub(crate) mod long_work;
 mod originals;
 mod pid_file;

@@ -1,4 +1,5 @@
-//! How far a start is with its journal, for `/readyz` and the log.
+//! Whether a node serves: how far a start is with its journal, for `/readyz` and the log, and why
+//! writes are refused.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,6 +32,18 @@ pub(crate) fn progress(meters: &[CoreMeters]) -> Option<Progress> {
         bytes: sum(|core| core.journal_recovery_bytes.get()),
         timers: sum(|core| core.journal_recovered_timers.get()),
     })
+}
+
+/// Why a core answers all clients' writes with 503, if it does. Whose limits alone are reached goes
+/// on: other nodes stand in for it.
+pub(crate) fn takes_no_writes(core: &CoreMeters) -> Option<&'static str> {
+    let conditions = [
+        (&core.journal_away, "takes no writes: its data directory is not where it was"),
+        (&core.journal_full, "takes no writes: its journal cannot grow; the log says why"),
+        (&core.journal_stalled, "takes no writes: the disk of its journal does not answer"),
+        (&core.writes_refused, "takes no writes: its alarms (GET /alarms) and the log say why"),
+    ];
+    conditions.into_iter().find(|(gauge, _)| gauge.get() > 0).map(|(_, told)| told)
 }
 
 impl Progress {

@@ -77,11 +77,8 @@ pub(crate) enum ServeError {
          lines logged before"
     )]
     Keeper,
-    /// A core ended on a broken invariant.
-    #[error(
-        "a core has failed: {0}. This is a bug in Chronos; please report it with the lines logged \
-         before"
-    )]
+    /// A core ended by itself. The text says why, and what to do.
+    #[error("a core has failed: {0}")]
     Core(String),
     /// A core did not stop within the limit.
     #[error("the cores did not stop within {STOP_LIMIT:?}; the process ends without them")]
@@ -234,7 +231,11 @@ impl Running<'_> {
             match asked {
                 NodeEvent::Stop => return None,
                 NodeEvent::Failed => {
-                    return Some(ServeError::Core("it ended without having been asked to".into()));
+                    return Some(ServeError::Core(
+                        "it ended without having been asked to. This is a bug in Chronos; please \
+                         report it with the lines logged before"
+                            .into(),
+                    ));
                 }
                 NodeEvent::KeeperFailed => return Some(ServeError::Keeper),
                 NodeEvent::Reload => {
@@ -492,6 +493,7 @@ async fn stop(
     signals: &mut Signals,
     failure: Option<ServeError>,
 ) -> Result<(), ServeError> {
+    log::expect_end();
     info!(
         "stopping: no new work, running callbacks finish (at most 2 s); signal again to end at once"
     );
@@ -509,6 +511,7 @@ async fn stop(
         },
         () = signals.stop_asked() => {
             warn!("second signal: ending at once");
+            log::finish();
             std::process::exit(EXIT_AT_ONCE);
         }
     }

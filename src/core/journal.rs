@@ -104,6 +104,8 @@ pub struct JournalCounters {
     pub is_full: u64,
     /// 1 while the disk does not answer.
     pub is_stalled: u64,
+    /// 1 while the files are not where a start looks for them.
+    pub is_away: u64,
     /// Times that the disk stopped answering.
     pub stalls: u64,
     /// Segments emptied.
@@ -142,10 +144,14 @@ pub struct CoreJournal {
     is_blocked: bool,
     /// Whether nothing more can be written, because no segment can be made.
     is_stuck: bool,
+    /// How the disk was found to be last: stalled, full, away, stuck.
+    was: (bool, bool, bool, bool),
     /// Whether everything is written at once: the node stops.
     is_stopping: bool,
     /// A backup is to have everything up to here.
     backup: Option<Position>,
+    /// What the disk had when the files were found not to be where a start looks for them.
+    away_since: Option<Position>,
     entries_before: u64,
     counters: JournalCounters,
 }
@@ -167,8 +173,10 @@ impl CoreJournal {
             no_segment: None,
             is_blocked: false,
             is_stuck: false,
+            was: (false, false, false, false),
             is_stopping: false,
             backup: None,
+            away_since: None,
             entries_before: 0,
             counters: JournalCounters::default(),
         }
@@ -182,6 +190,9 @@ impl CoreJournal {
     /// Whether an answer that rests on changes up to `after` may leave.
     #[inline]
     pub fn may_leave(&self, after: Position) -> bool {
+        if let Some(durable) = self.away_since {
+            return after <= durable;
+        }
         match self.rules.mode {
             Mode::Sync => after <= self.writer.durable(),
             // Without a segment no write begins within the interval.
@@ -194,6 +205,12 @@ impl CoreJournal {
     /// Keeps an answer until the disk has what it promises.
     pub fn hold_reply(&mut self, reply: Reply) {
         self.replies.push_back(reply);
+    }
+
+    /// Whether nothing that is noted now gets to a disk: there is no segment for it, or the files
+    /// are not where a start would look for them.
+    fn takes_nothing(&self) -> bool {
+        self.is_stuck || self.away_since.is_some()
     }
 
     /// Takes those of the peers' results that promise what the disk does not have yet, and keeps
@@ -219,7 +236,7 @@ impl CoreJournal {
         if self.may_leave(first.after) {
             return self.replies.pop_front();
         }
-        let refusal = match (self.is_stuck, self.counters.is_stalled) {
+        let refusal = match (self.takes_nothing(), self.counters.is_stalled) {
             (true, _) => Refusal::JournalFull,
             (_, 1) => Refusal::JournalStalled,
             _ => return None,
@@ -235,7 +252,7 @@ impl CoreJournal {
         if self.may_leave(first.after) {
             return self.results.pop_front();
         }
-        let mut result = self.is_stuck.then(|| self.results.pop_front())??;
+        let mut result = self.takes_nothing().then(|| self.results.pop_front())??;
         result.bytes.clear();
         PeerResult::Refused(PeerRefusal::Full).encode(&mut result.bytes);
         Some(result)
@@ -244,7 +261,7 @@ impl CoreJournal {
     /// Whether results may leave now.
     pub fn has_results(&self) -> bool {
         let first = self.results.front();
-        first.is_some_and(|result| self.is_stuck || self.may_leave(result.after))
+        first.is_some_and(|result| self.takes_nothing() || self.may_leave(result.after))
     }
 
     /// Does the journal's part of a turn: appends what has changed, empties old segments, begins a
@@ -317,6 +334,12 @@ impl CoreJournal {
         self.no_segment = Some(why);
         self.prepares_from = now.mono.plus_ms(PREPARE_AGAIN_MS);
         self.writer.not_prepared();
+    }
+
+    /// Says whether the files are not where a start looks for them. Nothing more is promised then:
+    /// what is written goes to files that nobody may find.
+    pub fn set_away(&mut self, is_away: bool) {
+        self.away_since = is_away.then(|| self.away_since.unwrap_or(self.writer.durable()));
     }
 
     /// Begins a backup of everything that the shard has done up to now. [`Order::BackUp`] follows
@@ -450,20 +473,22 @@ impl CoreJournal {
         let is_full = self.no_segment.is_some() && self.writer.spares() == 0;
         let is_at_rest = !self.writer.is_writing() && !self.writer.has_work();
         let is_blocked = self.is_blocked || !self.writer.takes_much();
-        let is_stuck = is_full && is_at_rest && is_blocked;
-        let counters = &mut self.counters;
-        let was = (counters.is_stalled, counters.is_full, self.is_stuck);
-        if was != (is_stalled.into(), is_full.into(), is_stuck) {
-            let refusal = match (is_full, is_stalled) {
+        self.is_stuck = is_full && is_at_rest && is_blocked;
+        let is_away = self.away_since.is_some();
+        let now_is = (is_stalled, is_full, is_away, self.is_stuck);
+        if std::mem::replace(&mut self.was, now_is) != now_is {
+            let refusal = match (is_full || is_away, is_stalled) {
                 (true, _) => Some(Refusal::JournalFull),
                 (_, true) => Some(Refusal::JournalStalled),
                 _ => None,
             };
-            shard.refuse_writes(refusal, is_stuck);
+            // What was written to files that are away is nowhere: then no note is as good as stored.
+            shard.refuse_writes(refusal, self.is_stuck && !is_away);
         }
-        self.is_stuck = is_stuck;
+        let counters = &mut self.counters;
         counters.stalls += u64::from(is_stalled && counters.is_stalled == 0);
         (counters.is_stalled, counters.is_full) = (is_stalled.into(), is_full.into());
+        counters.is_away = is_away.into();
         counters.written = self.writer.written();
         counters.live_bytes = shard.journal_bytes();
         counters.segments =
@@ -522,6 +547,19 @@ mod tests {
         let full = PeerResult::Refused(PeerRefusal::Full);
         assert_eq!(decode_result(&mut &result.bytes[..]), Ok(full));
         assert_eq!(result.ticket, ticket);
+    }
+
+    #[test]
+    fn nothing_is_promised_while_the_files_are_away() {
+        for mode in [Mode::Sync, Mode::Interval(50)] {
+            let mut journal = journal(mode, 0);
+            journal.prepared(SegmentNumber(1));
+            journal.set_away(true);
+            journal.set_away(true);
+            assert!(journal.may_leave(Position(0)) && !journal.may_leave(Position(1)));
+            journal.set_away(false);
+            assert_eq!(journal.may_leave(Position(1)), mode != Mode::Sync);
+        }
     }
 
     #[test]

@@ -537,6 +537,8 @@ meters! {
     journal_full: Gauge,
     /// Whether the disk does not answer: 1 or 0.
     journal_stalled: Gauge,
+    /// Whether the files of the journal are not where a start looks for them: 1 or 0.
+    journal_away: Gauge,
     /// Times that the disk stopped answering.
     journal_stalls: Counter,
     /// Whether the journal is being read after a start: 1 or 0.

@@ -258,6 +258,7 @@ fn publish_journal(counted: Option<&JournalCounters>, meters: &CoreMeters) {
     meters.journal_segment_failures.set(counted.not_prepared);
     meters.journal_full.set(counted.is_full);
     meters.journal_stalled.set(counted.is_stalled);
+    meters.journal_away.set(counted.is_away);
     meters.journal_stalls.set(counted.stalls);
 }
 

@@ -163,28 +163,32 @@ impl NodeHandle {
             match thread.join() {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => failures.push(format!("core of shard {shard}: {error}")),
-                Err(panic) => failures.push(format!("core of shard {shard}: {}", message(&*panic))),
+                Err(panic) => failures.push(format!("core of shard {shard}: {}", bug(&*panic))),
             }
         }
         self.stop.store(true, Relaxed);
         if let Err(panic) = self.memory.join() {
-            failures.push(format!("the thread that takes memory ahead: {}", message(&*panic)));
+            failures.push(format!("the thread that takes memory ahead: {}", bug(&*panic)));
         }
         if let Some(Err(panic)) = self.segments.map(JoinHandle::join) {
-            failures.push(format!("the thread that makes segments: {}", message(&*panic)));
+            failures.push(format!("the thread that makes segments: {}", bug(&*panic)));
         }
         if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
     }
 
-    /// Returns whether a core has ended without being asked to, which means a broken invariant.
+    /// Returns whether a core has ended without being asked to: its disk failed, or an invariant is
+    /// broken.
     pub fn has_failed(&self) -> bool {
         !self.stop.load(Relaxed) && self.threads.iter().any(JoinHandle::is_finished)
     }
 }
 
-fn message(panic: &(dyn std::any::Any + Send)) -> &str {
+/// What a thread says that has panicked. A core that ends otherwise says what its operator can do.
+fn bug(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a broken invariant")
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    let text = text.unwrap_or("a broken invariant");
+    format!("{text}. This is a bug in Chronos; please report it with the lines logged before")
 }
 
 /// What a core's thread tells the starter once its ring stands.

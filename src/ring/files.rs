@@ -2,7 +2,7 @@
 //! naming the boot, timing a disk. Every call here may wait for the disk.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -17,6 +17,8 @@ use super::process::lock_file;
 const ZEROS_BYTES: usize = 1 << 20;
 /// Name of the lock in a locked folder.
 const LOCK_NAME: &str = "lock";
+/// Most bytes that are read of a lock: the number of a process.
+const HOLDER_BYTES_MAX: u64 = 32;
 /// Bytes of one timed write, 16 KiB: a usual batch of a busy core.
 const TIMED_BYTES: usize = 16 << 10;
 /// How many places of a scratch file the timed writes take turns at, as writes to a segment do.
@@ -76,6 +78,17 @@ pub fn open_at_once(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
+/// Makes an empty file for writing, in place of whatever file or link stands there. A link is
+/// removed and not followed: it may lead to a file that must not be changed. If another process
+/// makes a file of that name in between, the call fails. `mode`: as open(2) has it.
+pub fn create_anew(path: &Path, mode: u32) -> io::Result<File> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    File::options().write(true).create_new(true).mode(mode).open(path)
+}
+
 /// Waits until the disk has the names in the folder `path`: files made, renamed and removed.
 pub fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
@@ -102,7 +115,10 @@ impl DirectoryLock {
     /// The process that took the folder last, to be named where [`DirectoryLock::take`] said
     /// `None`. `None`: no process has told its number.
     pub fn holder(directory: &Path) -> Option<u32> {
-        std::fs::read_to_string(directory.join(LOCK_NAME)).ok()?.trim().parse().ok()
+        let mut text = String::new();
+        let lock = open_at_once(&directory.join(LOCK_NAME)).ok()?;
+        lock.take(HOLDER_BYTES_MAX).read_to_string(&mut text).ok()?;
+        text.trim().parse().ok()
     }
 }
 
@@ -149,6 +165,22 @@ impl Drop for Scratch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_made_in_place_of_a_link_and_not_behind_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [precious, path] = ["precious", "new"].map(|name| folder.path().join(name));
+        std::fs::write(&precious, "precious").expect("written");
+        std::os::unix::fs::symlink(&precious, &path).expect("a link");
+        for text in ["first", "again"] {
+            create_anew(&path, 0o600).expect("made").write_all(text.as_bytes()).expect("written");
+            assert_eq!(std::fs::read_to_string(&path).expect("there"), text);
+        }
+        assert_eq!(std::fs::read_to_string(&precious).expect("there"), "precious");
+        std::fs::remove_file(&path).expect("a file");
+        std::fs::create_dir(&path).expect("made");
+        assert!(create_anew(&path, 0o600).is_err());
+    }
 
     #[test]
     fn a_boot_has_a_number_of_64_bits() {

@@ -38,13 +38,14 @@ pub use completion::{Completion, Errno, Received, SocketId, Wait};
 pub use disk::{DiskRegistrations, DurableFile};
 pub use error::RingError;
 pub use files::{
-    DirectoryLock, boot_id, create_zeroed, measure_sync, open_at_once, sync_directory,
+    DirectoryLock, boot_id, create_anew, create_zeroed, measure_sync, open_at_once, sync_directory,
 };
 pub use listen::{Listener, is_of_this_machine, raise_open_files_limit};
 pub use memory::{discard, keep_freed_memory, populate, prefault, refuse_huge_pages};
 pub use probe::{KernelSupport, probe};
 pub use process::{
     Daemon, Launcher, daemonise, lock_file, redirect_standard_error, refuse_core_dumps, user_id,
+    write_standard_error,
 };
 pub use random::unpredictable;
 pub use uring::{FarEnds, Ring, RingConfig};

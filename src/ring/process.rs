@@ -124,6 +124,27 @@ pub fn redirect_standard_error(file: &File) -> io::Result<()> {
     put_in_place(file, libc::STDERR_FILENO)
 }
 
+/// Writes all of `bytes` to standard error, without the lock of the standard library: whoever waits
+/// here, because nobody reads, holds up nobody else.
+pub fn write_standard_error(mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        // SAFETY: the kernel reads the bytes during the call and keeps no pointer.
+        let written =
+            unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
+        match usize::try_from(written) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
 fn put_in_place(file: &File, place: libc::c_int) -> io::Result<()> {
     // SAFETY: both are numbers of open files. The replaced number belongs to the standard library,
     // which uses the file by number and never closes it.
@@ -146,12 +167,16 @@ fn pipe() -> io::Result<(File, File)> {
 /// Opens `path`, creates the file if it is absent, and locks it for as long as the file is open.
 /// `Ok(None)`: another process holds the lock. The contents of the file stay. If the file is
 /// removed before the lock is taken, the function locks a new file. A link is refused, because it
-/// may lead to a file that must not be changed.
+/// may lead to a file that must not be changed, and so is what is no file.
 pub fn lock_file(path: &Path) -> io::Result<Option<File>> {
     for _ in 0..LOCK_TRIES {
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
-        let file = options.custom_flags(libc::O_NOFOLLOW).open(path)?;
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+        let file = options.custom_flags(flags).open(path).map_err(not_a_link)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is no file, but a pipe or a device"));
+        }
         // SAFETY: the file is open, and the call takes no memory.
         if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == -1 {
             let error = io::Error::last_os_error();
@@ -171,9 +196,29 @@ pub fn lock_file(path: &Path) -> io::Result<Option<File>> {
     Err(io::Error::other("other processes take and remove it again and again"))
 }
 
+/// The kernel says of a link that there are too many.
+fn not_a_link(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::ELOOP) => io::Error::other("it is a link, and whatever it leads to stays"),
+        _ => error,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_file_is_not_locked() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("lock");
+        let made = std::process::Command::new("mkfifo").arg(&path).status().expect("it runs");
+        assert!(made.success());
+        assert!(lock_file(&path).expect_err("a pipe").to_string().contains("pipe"));
+        std::fs::remove_file(&path).expect("there");
+        std::os::unix::fs::symlink("/dev/null", &path).expect("a link");
+        assert!(lock_file(&path).expect_err("a link").to_string().contains("link"));
+    }
 
     #[test]
     fn a_lock_is_held_by_one_and_given_up_with_the_file() {

@@ -12,9 +12,9 @@ use crate::base::limits::INTERVAL_MS_MAX;
 use crate::base::time::WallMs;
 use crate::wire::attributes::{
     ATTEMPTS_MAX, Attributes, CONTENT_TYPE_BYTES_MAX, CallbackMethod, CronTiming, HEADER_BYTES_MAX,
-    MULTIPLIER_MILLI_MAX, POLICY_MS_MAX, RetryPolicy, TIMEOUT_MS_MAX, ZONE_BYTES_MAX, check_header,
-    is_header_value,
+    MULTIPLIER_MILLI_MAX, POLICY_MS_MAX, RetryPolicy, TIMEOUT_MS_MAX, ZONE_BYTES_MAX,
 };
+use crate::wire::callback_headers::{check_header, is_header_value};
 use crate::wire::callback_uri::parse_callback_uri;
 use crate::wire::lasting::lasting_ms;
 use crate::wire::timer_options::{Lasting, RetryDocument, TimerOptions};

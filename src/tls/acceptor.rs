@@ -11,7 +11,7 @@ use rustls::version::TLS13;
 use rustls::{ServerConfig, SupportedProtocolVersion};
 
 use super::material::{MaterialError, authorities, hash, identity};
-use super::validity::Validity;
+use super::validity::{Validity, is_of_authority};
 
 /// Tickets that a client gets after each full handshake. A client that opens several connections
 /// at once takes one for each.
@@ -46,6 +46,7 @@ pub struct Material<'a> {
 pub struct Acceptor {
     config: Arc<ServerConfig>,
     validity: Option<Validity>,
+    is_of_authority: bool,
     /// A hash of all texts: two acceptors of one hash are the same.
     hash: [u8; 32],
     /// A hash of what clients are asked for.
@@ -74,7 +75,9 @@ impl Acceptor {
     ) -> Result<Self, MaterialError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let identity = identity(material.certificates, material.key, &provider)?;
-        let validity = identity.cert.first().and_then(|certificate| Validity::of(certificate));
+        let first = identity.cert.first();
+        let validity = first.and_then(|certificate| Validity::of(certificate));
+        let is_of_authority = first.is_some_and(|certificate| is_of_authority(certificate));
         let builder = ServerConfig::builder_with_provider(provider);
         let builder = builder.with_protocol_versions(versions);
         let builder = builder.expect("the provider has suites of both versions");
@@ -98,7 +101,7 @@ impl Acceptor {
         config.max_early_data_size = 0;
         let asked_hash = hash(&[material.client_ca, &[material.client_auth as u8]]);
         let hash = hash(&[material.certificates, material.key, &asked_hash]);
-        Ok(Self { config: Arc::new(config), validity, hash, asked_hash })
+        Ok(Self { config: Arc::new(config), validity, is_of_authority, hash, asked_hash })
     }
 
     /// Takes over the tickets of an acceptor that this one follows, so that clients go on with the
@@ -109,13 +112,22 @@ impl Acceptor {
         if self.asked_hash == former.asked_hash {
             config.ticketer = Arc::clone(&former.config.ticketer);
         }
-        let Self { validity, hash, asked_hash, .. } = *self;
-        Self { config: Arc::new(config), validity, hash, asked_hash }
+        let Self { validity, is_of_authority, hash, asked_hash, .. } = *self;
+        Self { config: Arc::new(config), validity, is_of_authority, hash, asked_hash }
     }
 
     /// What to say of the certificate's time, if that is not now, in seconds since 1970.
     pub fn untimely(&self, now_s: i64) -> Option<String> {
         self.validity.and_then(|validity| validity.complaint(now_s))
+    }
+
+    /// What to say of the certificate, if some clients refuse it.
+    pub fn complaint(&self) -> Option<&'static str> {
+        self.is_of_authority.then_some(
+            "the certificate is one of an authority (CA:TRUE), as openssl req -x509 makes them: \
+             clients take it that are told to believe this very certificate (curl --cacert, \
+             chronos --ca), and some do not. Make it with -addext basicConstraints=CA:FALSE",
+        )
     }
 
     /// When the certificate expires, in seconds since 1970; 0 where that cannot be read.

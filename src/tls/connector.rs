@@ -11,6 +11,7 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 
 use super::material::{MaterialError, authorities, hash, identity};
+use super::pinned::PinnedVerifier;
 
 /// Whom a client believes.
 #[derive(Clone, Copy, Debug)]
@@ -69,13 +70,17 @@ impl Connector {
             Trust::System => system_authorities()?,
         };
         let trusted = hash_of_authorities(&roots);
-        let builder = ClientConfig::builder_with_provider(provider);
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_protocol_versions(versions);
         let builder = builder.expect("the provider has suites of both versions");
-        let builder = match verifier {
-            None => builder.with_root_certificates(roots),
-            // "Dangerous" is what the library calls any other judge than its own.
-            Some(own) => builder.dangerous().with_custom_certificate_verifier(own),
+        // "Dangerous" is what the library calls any other judge than its own.
+        let builder = match (verifier, material.trust) {
+            (None, Trust::System) => builder.with_root_certificates(roots),
+            (None, Trust::These(text)) => {
+                let pinned = Arc::new(PinnedVerifier::new(text, roots, provider)?);
+                builder.dangerous().with_custom_certificate_verifier(pinned)
+            }
+            (Some(own), _) => builder.dangerous().with_custom_certificate_verifier(own),
         };
         let mut config = match own {
             Some(own) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own))),

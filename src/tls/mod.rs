@@ -7,6 +7,7 @@ pub mod connector;
 pub(crate) mod material;
 pub(crate) mod names;
 pub(crate) mod nodes;
+mod pinned;
 pub mod session;
 #[cfg(test)]
 mod tls_tests;

@@ -7,6 +7,8 @@ use jiff::tz::Offset;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
+const BOOLEAN: u8 = 0x01;
+const OCTETS: u8 = 0x04;
 const SEQUENCE: u8 = 0x30;
 const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
@@ -53,6 +55,22 @@ impl Validity {
             None
         }
     }
+}
+
+/// Whether a certificate is that of an authority: its extension `basicConstraints` says CA:TRUE (RFC
+/// 5280, section 4.2.1.9).
+pub(super) fn is_of_authority(certificate: &[u8]) -> bool {
+    const NAME: [u8; 5] = [0x06, 0x03, 0x55, 0x1d, 0x13];
+    let after = certificate.windows(NAME.len()).position(|bytes| bytes == NAME);
+    let mut rest = after.and_then(|at| certificate.get(at + NAME.len()..)).unwrap_or_default();
+    let value = match element(&mut rest) {
+        Some((BOOLEAN, _)) => expect(&mut rest, OCTETS),
+        Some((OCTETS, value)) => Some(value),
+        _ => None,
+    };
+    let mut value = value.unwrap_or_default();
+    let mut constraints = expect(&mut value, SEQUENCE).unwrap_or_default();
+    expect(&mut constraints, BOOLEAN).is_some_and(|is_ca| is_ca != [0])
 }
 
 /// When each certificate of a text in PEM ends, in seconds since 1970. What cannot be read is left
@@ -156,6 +174,22 @@ mod tests {
         assert_eq!(i64::try_from(validity.ends_s()), Ok(seconds("2027-01-01T00:00:00Z")));
         assert!(at("2027-01-01T00:00:01Z").is_some_and(|told| told.contains("expired (2027-01")));
         assert!(at("2025-12-31T23:59:59Z").is_some_and(|told| told.contains("from 2026-01-01")));
+    }
+
+    #[test]
+    fn an_authority_is_known_by_its_extension() {
+        let name = [0x06, 0x03, 0x55, 0x1d, 0x13];
+        for (value, is_one) in [
+            (&[0x01, 0x01, 0xff, 0x04, 0x05, 0x30, 0x03, 0x01, 0x01, 0xff][..], true),
+            (&[0x04, 0x05, 0x30, 0x03, 0x01, 0x01, 0xff], true),
+            (&[0x04, 0x02, 0x30, 0x00], false),
+            (&[0x04, 0x05, 0x30, 0x03, 0x01, 0x01, 0x00], false),
+            (&[0x04, 0x05, 0x30], false),
+            (&[], false),
+        ] {
+            assert_eq!(is_of_authority(&[&[7], &name[..], value].concat()), is_one, "{value:?}");
+        }
+        assert!(!is_of_authority(&name[1..]));
     }
 
     #[test]

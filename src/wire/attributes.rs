@@ -11,8 +11,8 @@
 //! one and refuses the timer, so that none is kept without what its client asked for.
 
 use crate::base::limits::{INTERVAL_MS_MAX, URI_BYTES_MAX};
+use crate::wire::callback_headers::{check_kept_header, is_header_value};
 use crate::wire::callback_uri::parse_told_uri;
-use crate::wire::chunked::is_token_byte;
 use crate::wire::dead_letter::{DeadLetter, Replay};
 use crate::wire::leb128::{read_leb128, write_leb128};
 use crate::wire::report::Reported;
@@ -60,39 +60,6 @@ const ACTED: u8 = 18;
 const REPORT: u8 = 19;
 /// The last kind.
 const LAST: u8 = REPORT;
-
-/// Headers that a callback has of its own, or that mean something between two ends of a connection
-/// only (RFC 9110 section 7.6.1, RFC 2616 section 13.5.1, RFC 7540 section 3.2.1). In lower case.
-const OWN_HEADERS: [&str; 23] = [
-    "connection",
-    "content-length",
-    "content-type",
-    "date",
-    "expect",
-    "host",
-    "http2-settings",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "via",
-    "x-dead-letter-attempts",
-    "x-dead-letter-failure",
-    "x-dead-letter-reason",
-    "x-dead-letter-status",
-    "x-dead-letter-uri",
-    "x-replay",
-    "x-sequence-number",
-];
-/// What a callback says of its timer. Unlike [`OWN_HEADERS`] they may stand in what other nodes and
-/// journals hold: versions before these headers took them from clients. In lower case.
-const TIMER_HEADERS: [&str; 3] = ["x-attempt", "x-due-time", "x-timer-id"];
-/// All headers that begin so are of signatures.
-const SIGNATURE_HEADERS: &str = "webhook-";
 
 /// The method of a callback.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -551,62 +518,6 @@ fn is_timeout(ms: &u64) -> bool {
 fn content_type(value: &[u8]) -> Option<&str> {
     let is_fit = (1..=CONTENT_TYPE_BYTES_MAX).contains(&value.len()) && is_header_value(value);
     std::str::from_utf8(value).ok().filter(|_| is_fit)
-}
-
-/// Whether a callback may have these bytes as the value of a header: visible ASCII, with spaces and
-/// tabs between. What is beyond ASCII has no agreed meaning there (RFC 9110 section 5.5).
-pub fn is_header_value(value: &[u8]) -> bool {
-    let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
-    let is_visible = |byte: &u8| matches!(byte, b'\t' | b' '..=b'~');
-    value.iter().all(is_visible) && !is_blank(value.first()) && !is_blank(value.last())
-}
-
-/// Why a client's header is not taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum HeaderError {
-    /// The name is no token.
-    #[error("expected names of letters, digits and !#$%&'*+-.^_`|~")]
-    Name,
-    /// The callback has such a header of its own, or it is not the client's to set.
-    #[error("expected no header that the callback has itself or that is for one hop")]
-    Own,
-    /// The value would end the line, or is no ASCII.
-    #[error("expected values of visible ASCII, with blanks only between")]
-    Value,
-}
-
-/// Checks a header that a client gives a callback.
-pub fn check_header(name: &str, value: &str) -> Result<(), HeaderError> {
-    if is_timer_header(name) {
-        return Err(HeaderError::Own);
-    }
-    check_kept_header(name, value)
-}
-
-fn is_timer_header(name: &str) -> bool {
-    TIMER_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(name))
-}
-
-/// Whether header lines have one that says which timer a callback is of: the client's own.
-pub fn has_timer_header(lines: &str) -> bool {
-    let mut names = lines.split_terminator("\r\n").filter_map(|line| line.split_once(": "));
-    names.any(|(name, _)| is_timer_header(name))
-}
-
-/// Checks a header that a node holds.
-fn check_kept_header(name: &str, value: &str) -> Result<(), HeaderError> {
-    if name.is_empty() || !name.bytes().all(is_token_byte) {
-        return Err(HeaderError::Name);
-    }
-    let begins = name.get(..SIGNATURE_HEADERS.len());
-    let is_of_signature = begins.is_some_and(|it| it.eq_ignore_ascii_case(SIGNATURE_HEADERS));
-    if is_of_signature || OWN_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(name)) {
-        return Err(HeaderError::Own);
-    }
-    if !is_header_value(value.as_bytes()) {
-        return Err(HeaderError::Value);
-    }
-    Ok(())
 }
 
 /// The text, if it is header lines that a client could have asked for.

@@ -6,6 +6,7 @@ pub mod accept;
 pub mod answer_head;
 pub(crate) mod answer_reader;
 pub mod attributes;
+pub mod callback_headers;
 pub mod callback_uri;
 pub mod chunked;
 pub(crate) mod common_attributes;

@@ -10,6 +10,7 @@ use httparse::{Error as SplitError, Header, Request, Status};
 
 use crate::base::limits::HEADERS_MAX;
 use crate::wire::accept::accepts;
+use crate::wire::callback_headers::SEQUENCE_HEADER;
 use crate::wire::problem::PROBLEM_TYPE;
 
 /// Most empty lines (CRLF) before a request line. RFC 9112 section 2.2 asks for at least one, and
@@ -20,6 +21,9 @@ const LEADING_EMPTY_LINES_MAX: usize = 4;
 const METHOD_BYTES_MAX: usize = 32;
 const LONG_METHOD: HeadError =
     refused(400, "request line: expected a method, got no space for 32 bytes");
+
+/// Why a target with a fragment is refused, here and by the admin API.
+pub const FRAGMENT: &str = "target: expected no `#`; in a name it is written as %23";
 
 /// The methods that the service tells apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,8 +56,8 @@ pub enum Framing {
 pub struct RequestHead<'a> {
     /// What the client asks for.
     pub method: Method,
-    /// Path of the target without query and fragment, also for a target in absolute form. Begins
-    /// with `/`, or is `*`.
+    /// Path of the target without query, also for a target in absolute form. Begins with `/`, or is
+    /// `*`.
     pub path: &'a str,
     /// The part of the target behind `?`; `None`: the target has no `?`.
     pub query: Option<&'a str>,
@@ -68,6 +72,8 @@ pub struct RequestHead<'a> {
     pub expects_continue: bool,
     /// Whether there is `If-Match`, `If-None-Match` or `Idempotency-Key` (`wire::conditions`).
     pub has_conditions: bool,
+    /// Whether the request says that it is a callback (`wire::callback_headers`).
+    pub is_callback: bool,
     /// Whether the request is HTTP/1.0.
     pub is_http10: bool,
     /// Whether `Accept` names `application/problem+json`, the form of errors.
@@ -300,6 +306,7 @@ struct Deciding<'a> {
     expects_continue: bool,
     accepts_problem: bool,
     has_conditions: bool,
+    is_callback: bool,
 }
 
 fn interpret<'a>(
@@ -337,6 +344,7 @@ fn interpret<'a>(
         authorization: decided.authorization,
         expects_continue: decided.expects_continue && !is_http10,
         has_conditions: decided.has_conditions,
+        is_callback: decided.is_callback,
         is_http10,
         accepts_problem: decided.accepts_problem,
         head_bytes,
@@ -389,6 +397,9 @@ fn read_headers<'a>(headers: &[Header<'a>], is_http10: bool) -> Result<Deciding<
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
                 read_transfer_encoding(value, is_http10, &mut decided)?;
             }
+            17 if name.eq_ignore_ascii_case(SEQUENCE_HEADER.as_bytes()) => {
+                decided.is_callback = true;
+            }
             _ => {}
         }
     }
@@ -434,7 +445,10 @@ fn split_target(target: &str) -> Result<(&str, Option<&str>), HeadError> {
         }
         &authority_and_path[authority_bytes..]
     };
-    let local = local.split_once('#').map_or(local, |(before, _)| before);
+    // A target has no fragment. To cut one off would make `invoice` of the name `invoice#1`.
+    if local.contains('#') {
+        return Err(refused(400, FRAGMENT));
+    }
     let (path, query) = match local.split_once('?') {
         Some((path, query)) => (path, Some(query)),
         None => (local, None),

@@ -46,6 +46,7 @@ fn a_usual_request() {
             keep_alive: true,
             expects_continue: false,
             has_conditions: false,
+            is_callback: false,
             is_http10: false,
             accepts_problem: false,
             head_bytes: text.len() - 1,

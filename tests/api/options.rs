@@ -425,8 +425,8 @@ fn bad_intervals_and_bad_base64_are_refused_by_name() {
     assert_eq!(node.request("POST", "/timers", &longest).status, 200);
 }
 
-/// Headers that a callback has itself, or that are for one hop.
-const OWN: [&str; 26] = [
+/// Headers that a callback has itself, that are for one hop, or by which Chronos believes somebody.
+const OWN: [&str; 29] = [
     "Host",
     "HOST",
     "Content-Length",
@@ -453,6 +453,9 @@ const OWN: [&str; 26] = [
     "X-Timer-Id",
     "x-due-time",
     "X-ATTEMPT",
+    "X-Chronos-Order",
+    "x-chronos-site",
+    "X-CHRONOS-Name",
 ];
 
 /// What is no name of a header.

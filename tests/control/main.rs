@@ -213,3 +213,55 @@ fn the_demo_shows_every_pop_and_ends() {
     assert_eq!(shown.matches("$ curl -i http://127.0.0.1:").count(), 2, "{shown}");
     assert!(shown.contains("7 of 7 pops, each once and none early"), "{shown}");
 }
+
+/// A timer far away.
+const TIMER: &str =
+    r#"{"timing":{"interval":600},"callback":{"http":{"uri":"http://127.0.0.1:9/","opaque":""}}}"#;
+
+#[test]
+fn a_reader_of_the_log_that_stalls_holds_up_nobody() {
+    let node = start();
+    let dropped = || {
+        let metrics = get(node.admin, "/metrics");
+        let line =
+            metrics.lines().find(|line| line.starts_with("chronos_log_lines_dropped_total "));
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).expect("a sample")
+    };
+    // Nobody reads now. Each reload has lines; the pipe has 64 KiB, and the node keeps some more.
+    let end = Instant::now() + PATIENCE;
+    while dropped() == 0.0 {
+        assert!(Instant::now() < end, "no line was dropped");
+        (0..200).for_each(|_| node.signal("HUP"));
+        assert!(get(node.admin, "/healthz").starts_with("HTTP/1.1 200"));
+        assert_eq!(request(node.clients, "POST", "/timers", TIMER).expect("served").status, 200);
+    }
+    node.signal("TERM");
+    // Now somebody reads, and has what was said last.
+    let (status, logged) = node.end();
+    let last = &logged[logged.len().saturating_sub(2_000)..];
+    assert_eq!(status.code(), Some(0), "{last}");
+    assert!(last.contains("\"message\":\"stopped\""), "{last}");
+    assert!(logged.contains("lines of the log were dropped"), "{last}");
+}
+
+#[test]
+fn a_node_ends_although_nobody_reads_its_log() {
+    let mut node = start();
+    let end = Instant::now() + PATIENCE;
+    while !get(node.admin, "/metrics").lines().any(|line| {
+        line.strip_prefix("chronos_log_lines_dropped_total ").is_some_and(|count| count != "0")
+    }) {
+        assert!(Instant::now() < end, "no line was dropped");
+        (0..200).for_each(|_| node.signal("HUP"));
+    }
+    node.signal("TERM");
+    let end = Instant::now() + PATIENCE;
+    let status = loop {
+        match node.process.try_wait().expect("a child") {
+            Some(status) => break status,
+            None if Instant::now() >= end => panic!("it does not end"),
+            None => std::thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    assert_eq!(status.code(), Some(0));
+}

@@ -8,7 +8,7 @@ use chronos::timer::definition::{Content, Definition, OwnedDefinition};
 use chronos::wire::answer_head::{RetryAfter, parse_answer_head};
 use chronos::wire::attributes::{
     ATTEMPTS_MAX, Attributes, CallbackMethod, HEADER_BYTES_MAX, HEADERS_MAX, POLICY_MS_MAX,
-    RetryPolicy, TIMEOUT_MS_MAX, check_header, is_parked,
+    RetryPolicy, TIMEOUT_MS_MAX, is_parked,
 };
 use chronos::wire::callback_uri::{AuthorityMemory, parse_told_uri, uri_of};
 use chronos::wire::dead_letter::LETTER_ANSWER_BYTES_MAX;
@@ -194,7 +194,7 @@ pub fn attributes(data: &[u8]) -> bool {
 fn check_told(attributes: &Attributes<'_>) {
     assert!(attributes.headers.len() <= HEADER_BYTES_MAX);
     assert!(attributes.headers().count() <= HEADERS_MAX);
-    assert!(attributes.headers().all(|(name, value)| check_header(name, value).is_ok()));
+    assert!(attributes.headers().all(|(name, value)| check_kept_header(name, value).is_ok()));
     let letter = attributes.letter;
     assert!(letter.is_none_or(|letter| letter.answer.len() <= LETTER_ANSWER_BYTES_MAX));
     assert!(letter.and_then(|letter| letter.status).is_none_or(|it| (100..1_000).contains(&it)));

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::time::{Duration, Instant};
 
-use kit::client::Answer;
+use kit::client::{Answer, request};
 use kit::mounts::Mount;
 use kit::runner::Story;
 use kit::until::{PATIENCE, until};
@@ -21,6 +21,7 @@ pub const STORIES: &[Story] = &[
     ("a_full_disk_refuses_writes_and_goes_on_when_there_is_room", full),
     ("a_disk_that_stalls_refuses_writes_and_nothing_else", stalled),
     ("a_directory_in_memory_works", in_memory),
+    ("nothing_is_acknowledged_while_the_data_directory_is_away", away),
 ];
 
 /// Losses of power in the gate.
@@ -163,6 +164,47 @@ fn stalled() {
     }
     let sequences = sink.sequences("/repeats");
     assert!(sequences.is_sorted(), "{sequences:?}");
+    node.kill();
+}
+
+/// Whatever is acknowledged after the node has said that its directory is gone, and after it is
+/// back, is there after a restart.
+fn away() {
+    let mut node = Node::alone();
+    node.start();
+    let sink = Sink::start();
+    let before = node.create(&body("http://127.0.0.1:9/x", 3_600_000, 1, "before", 1));
+    node.create(&body(&sink.uri("/repeats"), 500, 1_000, "x", 1));
+    let elsewhere = node.folder().join("elsewhere");
+    fs::rename(&node.data, &elsewhere).expect("on one disk");
+    node.await_metric("chronos_journal_away", |value| value == 1);
+    let text = body("http://127.0.0.1:9/x", 3_600_000, 1, "away", 1);
+    for _ in 0..3 {
+        let answer = node.request("POST", "/timers", &text);
+        assert_refused(answer.status, answer.header("Reason"));
+    }
+    assert_refused_delete(&node, &before);
+    let ready = request(node.admin(), "GET", "/readyz", "").expect("an answer");
+    assert_eq!((ready.status, ready.body.contains("data directory")), (503, true));
+    let alarms = request(node.admin(), "GET", "/alarms", "").expect("an answer").body;
+    assert!(alarms.contains("journal-away"), "{alarms}");
+    let pops = sink.pops().len();
+    until("pops meanwhile", PATIENCE, || (sink.pops().len() > pops + 1).then_some(()));
+    // The directory below a mount is another one.
+    fs::create_dir(&node.data).expect("made");
+    assert_refused(node.request("POST", "/timers", &text).status, Some("data directory"));
+    fs::remove_dir(&node.data).expect("nothing was put into it");
+    fs::rename(&elsewhere, &node.data).expect("back");
+    node.await_metric("chronos_journal_away", |value| value == 0);
+    let after = until("writes to be taken again", PATIENCE, || {
+        let answer = node.request("POST", "/timers", &text);
+        (answer.status == 200).then(|| answer.header("Location").expect("an id").to_owned())
+    });
+    node.kill();
+    node.start();
+    for path in [&before, &after] {
+        assert_eq!(node.request("GET", path, "").status, 200, "{path}");
+    }
     node.kill();
 }
 

@@ -57,6 +57,21 @@ pub fn a_node_that_has_left(contract: &Contract) {
     contract.expect(to, &contract.example("clusterMembers", &[]), 200);
 }
 
+/// A tag beyond the table has no figures of its own.
+pub fn a_tag_beyond_the_table(contract: &Contract) {
+    let node = Node::start("[limits]\ntags_max = 0\n");
+    let one = contract.example("oneTag", &[("tag", "CALL")]);
+    contract.expect(node.admin, &one, 200);
+    let timer = "{\"timing\":{\"interval\":600},\"callback\":{\"http\":{\"uri\":\"http://127.0.0.1:9/\",\
+                 \"opaque\":\"\"}},\"statistics\":{\"tag-info\":[{\"type\":\"CALL\",\"count\":1}]}}";
+    let created = kit::client::request(node.address, "POST", "/timers", timer).expect("served");
+    assert_eq!(created.status, 200);
+    until("the tag to be counted with the others", PATIENCE, || {
+        (contract.ask(node.admin, &one).status == 404).then_some(())
+    });
+    contract.refused(node.admin, &one, 404);
+}
+
 /// Begins requests whose answers nobody reads.
 fn hold(to: SocketAddr, ask: &Ask) -> Vec<TcpStream> {
     let begin = |_| {

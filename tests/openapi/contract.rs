@@ -16,8 +16,15 @@ pub const FILES: [&str; 2] = ["public.yaml", "admin.yaml"];
 /// Methods that a path item may have.
 pub const METHODS: [&str; 7] = ["get", "put", "post", "delete", "patch", "options", "head"];
 /// Headers of HTTP itself, which describe a connection, a body or a moment.
-const FRAMING: [&str; 6] =
-    ["content-type", "content-length", "transfer-encoding", "connection", "date", "cache-control"];
+const FRAMING: [&str; 7] = [
+    "content-type",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "date",
+    "cache-control",
+    "x-content-type-options",
+];
 
 /// An operation of a file.
 #[derive(Clone, Debug)]

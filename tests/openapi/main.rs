@@ -14,6 +14,7 @@ mod public;
 mod public_many;
 mod reasons;
 mod routes;
+mod schemathesis;
 mod tls;
 mod wire;
 
@@ -75,6 +76,7 @@ fn operators_get_what_the_contract_says_and_the_contract_says_what_they_get() {
             admin::letters_and_jobs,
             admin_trouble::a_node_that_has_left,
             admin_trouble::a_member_that_hangs,
+            admin_trouble::a_tag_beyond_the_table,
             admin_trouble::a_disk_that_does_not_keep,
             tls::looks_without_a_token,
         ],

@@ -12,8 +12,8 @@ use crate::cli::terminal::{failed, print, tell};
 /// Pause between two looks of who waits.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Shows the cluster and returns the exit code. The code is 0 if all members answer and agree, and
-/// no member is believed dead. A node that answers and is no member is mentioned, and is no
+/// Shows the cluster and returns the exit code. The code is 0 if all members answer and agree, have
+/// read their journals, have met each other, and take writes. A node that answers and is no member is mentioned, and is no
 /// problem.
 ///
 /// `wait`: how long to wait for that.
@@ -68,10 +68,23 @@ fn problems(survey: &Survey) -> Vec<String> {
     problems.extend(survey.disagreements());
     for report in survey.reports.values() {
         for (name, belief) in &report.believed {
-            if ["dead", "suspect"].contains(&belief.as_str()) {
-                let why = why_not_met(&report.document);
-                problems.push(format!("{} believes {name} {belief}{why}", report.name));
+            let why = why_not_met(&report.document);
+            match belief.as_str() {
+                "dead" | "suspect" => {
+                    problems.push(format!("{} believes {name} {belief}{why}", report.name));
+                }
+                "unknown" => {
+                    problems
+                        .push(format!("{} has not met {name} since its start{why}", report.name));
+                }
+                _ => {}
             }
+        }
+        if report.document["is_recovering"] == true {
+            problems.push(format!("{} reads its journal, and serves nobody yet", report.name));
+        }
+        if let Some(why) = report.document["takes_no_writes"].as_str() {
+            problems.push(format!("{}: {why}", report.name));
         }
         if report.document["clock"]["is_refused"] == true {
             problems.push(format!(
@@ -178,6 +191,50 @@ fn member<'a>(report: &'a NodeReport, name: &str) -> Option<&'a serde_json::Valu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn survey_of(documents: &[serde_json::Value]) -> Survey {
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let report = |document: &serde_json::Value| {
+            let members = document["members"].as_array().into_iter().flatten();
+            let lists = super::super::plan::Lists::default();
+            let believed = members.map(|it| (text(&it["name"]), text(&it["liveness"]))).collect();
+            let report = NodeReport {
+                admin: String::new(),
+                name: text(&document["name"]),
+                lists,
+                fixed: None,
+                believed,
+                is_running: false,
+                seen: 0,
+                total: 0,
+                misplaced: 0,
+                moved: 0,
+                timers: 0,
+                document: document.clone(),
+            };
+            (text(&document["name"]), report)
+        };
+        let reports = documents.iter().map(report).collect();
+        Survey { reports, missing: Default::default(), given: Vec::new() }
+    }
+
+    #[test]
+    fn all_is_well_only_when_everybody_is_known_and_has_read_its_journal() {
+        let of = |liveness: &str, more: (&str, serde_json::Value)| {
+            let members = json!([{"name": "a", "liveness": "self"},
+                                 {"name": "b", "liveness": liveness}]);
+            let mut document = json!({"name": "a", "members": members});
+            document[more.0] = more.1;
+            problems(&survey_of(&[document]))
+        };
+        let none = || ("x", json!(null));
+        assert_eq!(of("alive", none()), [""; 0]);
+        assert_eq!(of("unknown", none()), ["a has not met b since its start"]);
+        assert_eq!(of("dead", none()), ["a believes b dead"]);
+        assert!(of("alive", ("is_recovering", json!(true)))[0].contains("reads its journal"));
+        assert_eq!(of("alive", ("is_recovering", json!(false))), [""; 0]);
+        assert_eq!(of("alive", ("takes_no_writes", json!("why"))), ["a: why"]);
+    }
 
     #[test]
     fn a_peer_without_the_secret_is_told_of_where_it_is_not_reached() {

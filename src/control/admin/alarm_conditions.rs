@@ -104,6 +104,17 @@ pub(super) const CONDITIONS: [Condition; 28] = [
         remedy: "Make room on that disk. The node tries again every second.",
     },
     Condition {
+        name: "journal-away",
+        severity: CRITICAL,
+        test: Test::Above(0),
+        figure: |core| core.journal_away.get(),
+        what: "The data directory, or a part of it, is not where it was.",
+        effect: "Writes are answered 503. Pops and reads go on. A start begins without what is \
+                 missing.",
+        remedy: "Put it back as it was (mount, mv): what was acknowledged is in it. The node goes \
+                 on at once.",
+    },
+    Condition {
         name: "journal-damaged",
         severity: CRITICAL,
         test: Test::Above(0),

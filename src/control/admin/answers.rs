@@ -4,6 +4,10 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
+/// The text of 405.
+pub(super) const NOT_ALLOWED: &str =
+    "method not allowed here; the header Allow has those that are\n";
+
 /// A document as people read it.
 pub(super) fn json_text(document: &Value) -> Response {
     ([(CONTENT_TYPE, "application/json")], format!("{document:#}\n")).into_response()

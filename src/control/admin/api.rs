@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRef, Path, Request, State};
-use axum::http::header::{ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE};
+use axum::http::header::{
+    ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS,
+};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
@@ -17,11 +19,11 @@ use axum::routing::{get, post, put};
 use tokio::net::TcpListener;
 
 use super::alarm_board::{self, AlarmBoard};
-use super::answers::json_text;
+use super::answers::{NOT_ALLOWED, json_text};
 use super::doors::AdminDoors;
 use super::facts::{self, Facts, SharedConfiguration};
 use super::guard::{ACCESS_PATH, RequestGuard, SharedTokens, guard};
-use super::listener::{AdminListener, SharedAcceptor, Times};
+use super::listener::{AdminListener, Seen, SharedAcceptor, Times};
 use super::members::{self, MemberBoard};
 use super::metrics_text::Format;
 use super::node_view::{NodeState, NodeView};
@@ -30,7 +32,7 @@ use super::problems::as_problem;
 use super::process::{self, ProcessUse};
 use super::{console, destinations, metrics, one_timer, status, timers};
 use crate::control::cluster::desk::OrderError;
-use crate::control::recovery_progress::progress;
+use crate::control::recovery_progress::{progress, takes_no_writes};
 use crate::control::tags::board::{Members, TagBoard};
 
 /// A client sends its request as soon as it is connected, and a scrape takes milliseconds. A client
@@ -45,7 +47,6 @@ const NOT_FOUND: &str = "the admin API has / (the console), /healthz, /readyz, /
      /destinations[/<HOST>], /timers[/count], /timers/<ID>[/<ACTION>], \
      /timers/by-name/<NAME>[/<ACTION>], /jobs[/<ID>], /dead-letters[/<ID>], \
      /statistics/tags[/<TAG>]\n";
-const NOT_ALLOWED: &str = "method not allowed here; the header Allow has those that are\n";
 
 /// What the handlers read.
 #[derive(Clone)]
@@ -149,7 +150,8 @@ pub(crate) async fn serve(doors: AdminDoors, acceptor: Option<SharedAcceptor>, s
         let Some(listener) = listener else { return };
         let listener = AdminListener::new(listener, acceptor, TIMES);
         // Ends only on a listener's error, and this listener has none: it retries.
-        let _ = axum::serve(listener, router(state)).await;
+        let router = router(state).into_make_service_with_connect_info::<Seen>();
+        let _ = axum::serve(listener, router).await;
     };
     let secure = secure.filter(|_| acceptor.is_some());
     tokio::join!(serve(plain, None, state), serve(secure, acceptor, over_tls), tags.listen());
@@ -193,7 +195,7 @@ fn router(state: AdminState) -> Router {
         .route("/timers/{id}/{action}", post(one_timer::act))
         .route(
             "/timers/by-name/{*name}",
-            get(one_timer::show_named).delete(one_timer::delete_named).post(one_timer::act_named),
+            get(one_timer::show_named).delete(one_timer::delete_named).fallback(one_timer::other),
         )
         .method_not_allowed_fallback(async || (StatusCode::METHOD_NOT_ALLOWED, NOT_ALLOWED))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
@@ -217,6 +219,8 @@ async fn close_after(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("close"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    // What clients wrote is in many answers, and is not to be taken for a page.
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
 
@@ -239,13 +243,10 @@ async fn readyz(State(state): State<AdminState>) -> Response {
             (StatusCode::SERVICE_UNAVAILABLE, told).into_response()
         }
         NodeState::Left => (StatusCode::SERVICE_UNAVAILABLE, "left its cluster\n").into_response(),
-        NodeState::Serving
-            if state.view.meters.iter().any(|core| core.writes_refused.get() > 0) =>
-        {
-            let told = "takes no writes: chronos cluster status and the log say why\n";
-            (StatusCode::SERVICE_UNAVAILABLE, told).into_response()
-        }
-        NodeState::Serving => "ready\n".into_response(),
+        NodeState::Serving => match state.view.meters.iter().find_map(takes_no_writes) {
+            Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+            None => "ready\n".into_response(),
+        },
         other => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", other.name())).into_response(),
     }
 }
@@ -390,7 +391,9 @@ mod tests {
                     process,
                     ..AdminState::of(view, 1_000, &[], SharedTokens::default())
                 };
-                let _ = axum::serve(AdminListener::new(listener, None, times), router(state)).await;
+                let listener = AdminListener::new(listener, None, times);
+                let router = router(state).into_make_service_with_connect_info::<Seen>();
+                let _ = axum::serve(listener, router).await;
             });
         });
         hear.recv().expect("the server starts")
@@ -434,6 +437,14 @@ mod tests {
             assert_eq!((of("/healthz").as_str(), of("/readyz").as_str()), ("200", status));
         }
         assert!(get_path(address, "/readyz").contains("takes no writes"));
+        view.meters[0].writes_refused.set(0);
+        let meters = &view.meters[0];
+        for gauge in [&meters.journal_away, &meters.journal_full, &meters.journal_stalled] {
+            assert_eq!(of("/readyz"), "200");
+            gauge.set(1);
+            assert!(get_path(address, "/readyz").contains("503") && of("/healthz") == "200");
+            gauge.set(0);
+        }
         view.set_state(NodeState::Stopping);
         assert_eq!((of("/healthz").as_str(), of("/readyz").as_str()), ("200", "503"));
         assert!(get_path(address, "/readyz").ends_with("stopping\n"));
@@ -457,11 +468,17 @@ mod tests {
         let body = status.split_once("\r\n\r\n").expect("a head").1;
         let document: serde_json::Value = serde_json::from_str(body).expect("JSON");
         assert_eq!(document["per_core"][1]["shard"], 1);
+        assert!(status.contains("\r\nx-content-type-options: nosniff\r\n"), "{status}");
         let post =
             answer(address, b"POST /metrics HTTP/1.1\r\nHost: x\r\nX-Chronos-Order: 1\r\n\r\n");
         assert!(post.starts_with("HTTP/1.1 405"), "{post}");
-        let callback = answer(address, b"POST /cluster/reload HTTP/1.1\r\nHost: x\r\n\r\n");
+        let form = answer(address, b"POST /cluster/reload HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(form.starts_with("HTTP/1.1 403"), "{form}");
+        let callback = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Sequence-Number: 1\r\n\r\n";
+        let callback = answer(address, callback);
         assert!(callback.starts_with("HTTP/1.1 403"), "{callback}");
+        let cut = get_path(address, "/timers/by-name/invoice#1");
+        assert!(cut.starts_with("HTTP/1.1 400") && cut.contains("%23"), "{cut}");
         let rebound = answer(address, b"GET /cluster HTTP/1.1\r\nHost: evil.example\r\n\r\n");
         assert!(rebound.starts_with("HTTP/1.1 421"), "{rebound}");
         assert!(get_path(address, "/nothing").starts_with("HTTP/1.1 404"));

@@ -95,6 +95,7 @@ pub(super) async fn journal(
         "waiting": sum(|core| &core.journal_waiting),
         "is_full": sum(|core| &core.journal_full) > 0,
         "is_stalled": sum(|core| &core.journal_stalled) > 0,
+        "is_away": sum(|core| &core.journal_away) > 0,
         "stalls": sum(|core| &core.journal_stalls),
         "damaged": sum(|core| &core.journal_damaged),
         "is_recovering": sum(|core| &core.journal_recovering) > 0,

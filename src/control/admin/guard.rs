@@ -1,18 +1,22 @@
 //! Which requests the admin API takes. It refuses requests that a web page makes its visitor's
-//! browser send, orders in a form that a callback can have, and, if there are tokens
+//! browser send, callbacks, and, if there are tokens
 //! (`auth.tokens_file`), orders without the token of an operator. Over TLS, which a network of
 //! others may reach, all that is asked for needs a token then, but the page of the console, which
 //! has no data, and the question what a token is good for.
 //!
 //! A page can lead its own name to the address of a node and ask under that name (DNS rebinding).
 //! So a request must name an address, or a name that no page can own: a name without a dot belongs
-//! to nobody on the internet. A form and a callback can send a body, but no header of their choice.
-//! So an order must carry [`ORDER_HEADER`].
+//! to nobody on the internet. A form can send a body, but no header of its choice. So an order must
+//! carry [`ORDER_HEADER`].
+//!
+//! A callback has the headers that its client chose, and comes from wherever a node is: also a node
+//! of another deployment. So what a callback always carries (`wire::callback_headers`) is refused
+//! here, whatever is asked for.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use axum::extract::{Request, State};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
@@ -20,8 +24,11 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::console;
+use super::listener::Seen;
 use crate::control::cluster::desk::ClusterDesk;
 use crate::node::clients::tokens::{Role, Tokens, bearer};
+use crate::wire::callback_headers::is_of_callback;
+use crate::wire::request_head::FRAGMENT;
 
 /// The header that an order must carry, with any value.
 pub(crate) const ORDER_HEADER: &str = "X-Chronos-Order";
@@ -127,6 +134,10 @@ impl RequestGuard {
             let text = "pages of others are not served here; open the console at / of this node\n";
             return Some((StatusCode::FORBIDDEN, text.into()));
         }
+        if let Some(name) = headers.keys().find(|name| is_of_callback(name.as_str())) {
+            let text = format!("callbacks are not served here, and {name} says that this is one\n");
+            return Some((StatusCode::FORBIDDEN, text));
+        }
         for host in headers.get_all(HOST) {
             let host = host.to_str().unwrap_or("?");
             if !self.knows(host_of(host)) {
@@ -197,6 +208,10 @@ pub(crate) async fn guard(
     request: Request,
     next: Next,
 ) -> Response {
+    let seen = request.extensions().get::<ConnectInfo<Seen>>();
+    if seen.is_some_and(|ConnectInfo(seen)| seen.has_fragment()) {
+        return (StatusCode::BAD_REQUEST, format!("{FRAGMENT}\n")).into_response();
+    }
     match guard.refusal(Purpose::of(&request), request.headers()) {
         Some(refusal) => refusal.into_response(),
         None => next.run(request).await,
@@ -329,5 +344,10 @@ mod tests {
         assert_eq!(status(true, &[own, ("x-chronos-order", "1")]), None);
         let page = [own, ("x-chronos-order", "1"), ("origin", "http://evil.example")];
         assert_eq!(status(true, &page), Some(403));
+        for name in ["x-timer-id", "x-sequence-number", "webhook-id", "x-dead-letter-reason"] {
+            let callback = [own, ("x-chronos-order", "1"), (name, "1")];
+            assert_eq!(status(true, &callback), Some(403), "{name}");
+            assert_eq!(status(false, &[own, (name, "1")]), Some(403), "{name}");
+        }
     }
 }

@@ -9,10 +9,13 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use axum::extract::connect_info::Connected;
+use axum::serve::IncomingStream;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
@@ -172,8 +175,11 @@ impl axum::serve::Listener for AdminListener {
                     let end = Box::pin(sleep_until(accepted + self.times.head));
                     let table = Arc::clone(&self.table);
                     let over = accepted + self.times.life;
-                    let head = HeadEnd::default();
-                    let stream = AdminStream { stream, peer, number, table, kept, end, over, head };
+                    let (head, seen) = (HeadEnd::default(), Seen::default());
+                    #[rustfmt::skip]
+                    let stream = AdminStream {
+                        stream, peer, number, table, kept, end, over, head, seen,
+                    };
                     return (stream, peer);
                 }
                 Err(error) => {
@@ -190,10 +196,40 @@ impl axum::serve::Listener for AdminListener {
     }
 }
 
-/// Finds the empty line behind a head. The head may come in any portions.
+/// What is seen of the bytes of a request before the HTTP library reads them. The library cuts a
+/// fragment off, and a name with `#` in it would be another name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen(Arc<AtomicBool>);
+
+impl Seen {
+    /// Whether the request line has a `#`.
+    pub(super) fn has_fragment(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Connected<IncomingStream<'_, AdminListener>> for Seen {
+    fn connect_info(stream: IncomingStream<'_, AdminListener>) -> Self {
+        stream.io().seen.clone()
+    }
+}
+
+/// Finds the empty line behind a head, and a fragment in its first line. The head may come in any
+/// portions.
 #[derive(Default)]
 struct HeadEnd {
     matched: usize,
+    request_line: RequestLine,
+    has_fragment: bool,
+}
+
+/// How much of the request line has come. Empty lines may stand before it.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum RequestLine {
+    #[default]
+    Awaited,
+    Begun,
+    Over,
 }
 
 impl HeadEnd {
@@ -205,6 +241,12 @@ impl HeadEnd {
             if self.is_over() {
                 break;
             }
+            self.request_line = match (self.request_line, byte) {
+                (RequestLine::Awaited, b'\r' | b'\n') => RequestLine::Awaited,
+                (RequestLine::Begun, b'\n') | (RequestLine::Over, _) => RequestLine::Over,
+                _ => RequestLine::Begun,
+            };
+            self.has_fragment |= byte == b'#' && self.request_line == RequestLine::Begun;
             self.matched = match byte {
                 _ if byte == Self::MARK[self.matched] => self.matched + 1,
                 b'\r' => 1,
@@ -248,6 +290,7 @@ pub(crate) struct AdminStream {
     end: Pin<Box<Sleep>>,
     over: Instant,
     head: HeadEnd,
+    seen: Seen,
 }
 
 impl Drop for AdminStream {
@@ -288,6 +331,7 @@ impl AsyncRead for AdminStream {
             lock(&self.table).failed(self.peer, error);
         }
         if !self.head.is_over() && self.head.see(&into.filled()[before..]) {
+            self.seen.0.store(self.head.has_fragment, Ordering::Relaxed);
             let (number, over) = (self.number, self.over);
             lock(&self.table).has_asked(number);
             self.end.as_mut().reset(over);
@@ -351,6 +395,20 @@ mod tests {
             let mut head = HeadEnd::default();
             assert_eq!(head.see(&bytes[..cut]), cut >= end, "{cut}");
             assert!(head.see(&bytes[cut..]), "{cut}");
+        }
+    }
+
+    #[test]
+    fn a_fragment_is_one_in_the_request_line_alone() {
+        for (bytes, has) in [
+            ("GET /a#b HTTP/1.1\r\n\r\n", true),
+            ("\r\nGET /#", true),
+            ("GET /a HTTP/1.1\r\nX: #\r\n\r\n#", false),
+            ("GET /a%23b HTTP/1.1\r\n\r\n", false),
+        ] {
+            let mut head = HeadEnd::default();
+            bytes.as_bytes().chunks(1).for_each(|byte| drop(head.see(byte)));
+            assert_eq!(head.has_fragment, has, "{bytes}");
         }
     }
 }

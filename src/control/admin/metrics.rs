@@ -13,6 +13,7 @@ use prometheus_client::registry::Registry;
 
 use super::node_view::NodeView;
 use super::process::ProcessUse;
+use crate::control::log;
 use crate::control::tags::history::{Report, WindowReport};
 use crate::control::tags::statistics::TagsReport;
 use crate::control::timestamp::board::{ROLES, TimestampBoard, role_name};
@@ -220,6 +221,10 @@ impl Snapshot {
         encoder
             .encode_descriptor(name, help, None, MetricType::Gauge)?
             .encode_gauge(&self.process.uptime.as_secs_f64())?;
+        let (name, help) = ("log_lines_dropped", "Lines of the log that could not be written");
+        encoder
+            .encode_descriptor(name, help, None, MetricType::Counter)?
+            .encode_counter::<NoLabelSet, u64, f64>(&log::dropped(), None)?;
         encoder
             .encode_descriptor("build", "Version that runs", None, MetricType::Info)?
             .encode_info(&[("version", env!("CARGO_PKG_VERSION"))])
@@ -313,9 +318,21 @@ fn sentence(help: &str) -> &str {
     help.trim().trim_end_matches('.')
 }
 
-/// Escapes a label's value for the text format. The encoder writes values as they are.
+/// Escapes a label's value for the text format. The encoder writes values as they are. The format
+/// has no escape for other control characters, which a terminal would obey: they are written as
+/// Rust writes them, such as `\\u{1b}`.
 fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    let mut text = String::with_capacity(value.len());
+    for c in value.chars() {
+        match c {
+            '\\' => text.push_str("\\\\"),
+            '"' => text.push_str("\\\""),
+            '\n' => text.push_str("\\n"),
+            c if c.is_control() => text.push_str(&format!("\\{}", c.escape_unicode())),
+            c => text.push(c),
+        }
+    }
+    text
 }
 
 #[cfg(test)]
@@ -343,7 +360,7 @@ pub(super) mod tests {
         };
         let figures = WindowReport { average: 2.5, variance: 0.25, low: 1, high: 4 };
         let report = Report { current: 3, last_5_seconds: figures, ..Report::default() };
-        let names = ["CALL", "a\"b\\\n"];
+        let names = ["CALL", "a\"b\\\n\u{1b}[2J"];
         let tags = names.map(|name| (name.to_owned(), report)).into();
         let tags = TagsReport { tags, overflow: Report::default() };
         render(&view, process, tags).expect("writing to a String cannot fail")
@@ -375,7 +392,7 @@ pub(super) mod tests {
             "process_start_time_seconds 1700000000.5",
             "chronos_uptime_seconds 1.5",
             "chronos_tag_current{tag=\"CALL\"} 3",
-            "chronos_tag_current{tag=\"a\\\"b\\\\\\n\"} 3",
+            "chronos_tag_current{tag=\"a\\\"b\\\\\\n\\\\u{1b}[2J\"} 3",
             "chronos_tag_average{tag=\"CALL\",window=\"last_5_seconds\"} 2.5",
             "chronos_tag_high{tag=\"CALL\",window=\"last_5_seconds\"} 4.0",
             "chronos_tag_low{tag=\"CALL\",window=\"previous_5_minutes\"} 0.0",

@@ -2,11 +2,12 @@
 //! it with its replicas and its next pops.
 
 use axum::extract::{Path, State};
-use axum::http::header::{CONTENT_TYPE, LOCATION};
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::header::{ALLOW, CONTENT_TYPE, LOCATION};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
+use super::answers::NOT_ALLOWED;
 use super::node_view::NodeView;
 use super::timers::{has_condition, refused};
 use crate::base::ids::TimerId;
@@ -78,20 +79,34 @@ pub(super) async fn act(
 }
 
 /// Pauses, resumes or runs the timer of a name.
-pub(super) async fn act_named(
-    State(view): State<NodeView>,
-    headers: HeaderMap,
-    uri: Uri,
-) -> Response {
-    if has_condition(&headers) {
+async fn act_named(view: &NodeView, headers: &HeaderMap, uri: &Uri) -> Response {
+    if has_condition(headers) {
         return (StatusCode::BAD_REQUEST, CONDITION).into_response();
     }
     match parse_path(uri.path()) {
         TimerPath::NamedAction(action) => {
-            by_name(&view, before_action(uri.path()), TimerUse::Act(action)).await
+            by_name(view, before_action(uri.path()), TimerUse::Act(action)).await
         }
         _ => (StatusCode::NOT_FOUND, NO_ACTION).into_response(),
     }
+}
+
+/// Answers other methods than GET and DELETE of a name, or of an action below it: one route has
+/// both, because a name may have slashes.
+pub(super) async fn other(
+    State(view): State<NodeView>,
+    method: Method,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Response {
+    if method == Method::POST {
+        return act_named(&view, &headers, &uri).await;
+    }
+    let allowed = match parse_path(uri.path()) {
+        TimerPath::NamedAction(_) => "POST",
+        _ => "GET,HEAD,DELETE",
+    };
+    (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, allowed)], NOT_ALLOWED).into_response()
 }
 
 async fn by_id(view: &NodeView, id: &str, wanted: TimerUse) -> Response {

@@ -15,6 +15,7 @@ use crate::base::ids::{PeerIndex, TimerId};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::{Membership, PeerKind, View};
 use crate::control::originals::reader::ReadingProgress;
+use crate::control::recovery_progress::{progress, takes_no_writes};
 use crate::node::commands::{Command, Commander};
 use crate::node::meters::{CoreMeters, Meter};
 
@@ -276,6 +277,8 @@ impl ClusterDesk {
             "sites": sites,
             "resynchronisation": self.progress(view, meters),
             "timers": sum(meters, |core| &core.timers),
+            "is_recovering": progress(meters).is_some(),
+            "takes_no_writes": meters.iter().find_map(takes_no_writes),
             "is_full": sum(meters, |core| &core.node_full) > 0,
             "timers_lacking": sum(meters, |core| &core.timers_lacking),
             "clock": {

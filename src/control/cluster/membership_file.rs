@@ -9,6 +9,7 @@ use toml_edit::{Array, DocumentMut, Item, Table, Value};
 
 use crate::control::config::error::CONFIG_BYTES_MAX;
 use crate::control::config::regular_file;
+use crate::ring::create_anew;
 
 /// The keys of the three lists in `[cluster]` of a TOML file.
 const TOML_KEYS: [&str; 3] = ["nodes", "joining", "leaving"];
@@ -132,11 +133,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut aside = path.as_os_str().to_owned();
     aside.push(".new");
     let written = (|| {
-        match fs::remove_file(&aside) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = fs::File::options().write(true).create_new(true).open(&aside)?;
+        let mut file = create_anew(Path::new(&aside), 0o666)?;
         if let Ok(former) = fs::metadata(&path) {
             file.set_permissions(former.permissions())?;
         }

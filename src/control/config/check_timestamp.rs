@@ -15,8 +15,30 @@ pub(crate) fn check(config: &Config, conflicts: &mut Vec<String>) {
         check_addresses(config, conflicts);
         check_authentication(config, conflicts);
         check_times(config, conflicts);
-    } else if config.timestamp.file.is_empty() {
+        return;
+    }
+    if config.timestamp.file.is_empty() {
         conflicts.push("[timestamp] file is empty; name the file that keeps the bound".into());
+    }
+    check_others(config, conflicts);
+}
+
+/// Members with a file each would hand out the same timestamps, and do not know of each other.
+fn check_others(config: &Config, conflicts: &mut Vec<String>) {
+    let members = &config.membership;
+    let lists = [&members.nodes, &members.joining, &members.leaving];
+    let mut others = lists.into_iter().flatten().filter(|name| **name != members.localhost);
+    if !config.node.serves_timers {
+        return;
+    }
+    if let Some(other) = others.next() {
+        conflicts.push(format!(
+            "{} in a cluster ({other} is a member) with {}: members with a file each hand out the \
+             same timestamps; set coordination = \"zookeeper\" on all of them, or leave [timestamp] \
+             enabled out and run one server of timestamps alone (chronos timestamp serve)",
+            config.describe("timestamp", "enabled"),
+            config.describe("timestamp", "coordination"),
+        ));
     }
 }
 
@@ -244,6 +266,19 @@ mod tests {
         }
         let error = parse_config(&format!("{on}listen = 'of'"), "c.toml").expect_err("no address");
         assert!(error.to_string().contains("or \"off\""), "{error}");
+    }
+
+    #[test]
+    fn members_with_a_file_each_are_refused() {
+        let on = "auth.insecure_open = true\n[timestamp]\nenabled = true\n";
+        let of = |nodes: &str| format!("{on}[cluster]\nlocalhost = \"a:1\"\n{nodes}\n");
+        for others in ["nodes = [\"a:1\", \"b:1\"]", "nodes = [\"a:1\"]\njoining = [\"b:1\"]"] {
+            let told = conflict(&of(others));
+            assert!(told.contains("b:1 is a member") && told.contains("zookeeper"), "{told}");
+        }
+        assert!(parse_config(&of("nodes = [\"a:1\"]"), "c.toml").is_ok(), "it is alone");
+        let kept = of("nodes = [\"a:1\", \"b:1\"]").replace("enabled = true", "enabled = false");
+        assert!(parse_config(&kept, "c.toml").is_ok());
     }
 
     #[test]

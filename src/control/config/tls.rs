@@ -88,7 +88,7 @@ pub enum TlsFileError {
 }
 
 /// Reads the files. `listen`: where clients connect. Returns the settings, and what to say of a
-/// certificate whose time is not now.
+/// certificate whose time is not now, or that some clients refuse.
 pub(super) fn read(
     config: &TlsConfig,
     listen: Option<SocketAddr>,
@@ -114,10 +114,11 @@ pub(super) fn read(
         };
         TlsFileError::Content { name, file: file.clone(), error }
     })?;
-    let untimely = acceptor.untimely(now_s()).map(|told| format!("[tls] cert: {cert}: {told}"));
+    let told = acceptor.untimely(now_s()).or_else(|| acceptor.complaint().map(str::to_owned));
+    let told = told.map(|told| format!("[tls] cert: {cert}: {told}"));
     let handshake_timeout_ms = config.handshake_timeout_ms;
     let settings = TlsSettings { listen, handshake_timeout_ms, acceptor: Arc::new(acceptor) };
-    Ok((settings, untimely))
+    Ok((settings, told))
 }
 
 /// Seconds since 1970.

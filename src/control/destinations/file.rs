@@ -1,13 +1,13 @@
 //! Keeps what operators ordered for destinations in the node's data directory, in the file
 //! `destinations`: lines of `wire::destination`. It is replaced as a whole.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use crate::control::config::regular_file;
 use crate::node::journal::directory::DESTINATIONS;
-use crate::ring::sync_directory;
+use crate::ring::{create_anew, sync_directory};
 
 const ASIDE: &str = "destinations.tmp";
 /// Longest file that is read: 2 000 orders of at most 400 bytes.
@@ -41,7 +41,7 @@ impl OrdersFile {
     /// Replaces it. When this returns, the disk has it.
     pub(super) fn write(&self, text: &str) -> io::Result<()> {
         let aside = self.folder.join(ASIDE);
-        let mut file = File::create(&aside)?;
+        let mut file = create_anew(&aside, 0o600)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&aside, self.path())?;

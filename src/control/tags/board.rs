@@ -111,6 +111,7 @@ impl TagBoard {
         }
         let mut document = match tag {
             None => json!(report),
+            Some(name) if !report.knows(name) => return Err(beyond_the_table()),
             Some(name) => {
                 let mut one = json!(report.of(name));
                 one["tag"] = name.into();
@@ -137,6 +138,13 @@ impl TagBoard {
         statistics.take(&mut changes);
         statistics
     }
+}
+
+/// To say 0 of such a tag would be wrong.
+fn beyond_the_table() -> Unanswered {
+    let reason = "the tag has no figures of its own: limits.tags_max tags have, and those beyond \
+                  are counted together (overflow in /statistics/tags)";
+    (StatusCode::NOT_FOUND, reason.to_owned())
 }
 
 fn no_members() -> Unanswered {

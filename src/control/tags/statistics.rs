@@ -17,13 +17,18 @@ use crate::shard::tag_counts::{OVERFLOW, TagChange};
 /// The figures of all tags of a node, or of a cluster: the document of `GET /statistics/tags`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TagsReport {
-    /// Figures by name. A tag that is not here is 0 in every figure.
+    /// Figures by name. A tag that is not here is 0 in every figure, if `overflow` is.
     pub tags: BTreeMap<String, Report>,
     /// Figures of the tags beyond `limits.tags_max`, together.
     pub overflow: Report,
 }
 
 impl TagsReport {
+    /// Whether the figures of a tag are known: it is here, or nothing is counted elsewhere.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        self.tags.contains_key(name) || self.overflow == Report::default()
+    }
+
     /// Returns the figures of one tag. A tag that was never seen is 0 in every figure.
     pub(crate) fn of(&self, name: &str) -> Report {
         self.tags.get(name).copied().unwrap_or_default()

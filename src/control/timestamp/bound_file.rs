@@ -17,7 +17,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use crate::control::config::regular_file;
-use crate::ring::lock_file;
+use crate::ring::{create_anew, lock_file};
 use crate::timestamp::Timestamp;
 
 /// The first line: what the file is, and the version of its format.
@@ -151,11 +151,7 @@ impl TimestampFile {
     fn replace(&self, aside: &Path, bound: Timestamp) -> io::Result<()> {
         // A file that could not be forced to the disk once may succeed falsely ever after. So each
         // try makes a new file.
-        match std::fs::remove_file(aside) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = File::options().write(true).create_new(true).open(aside)?;
+        let mut file = create_anew(aside, 0o666)?;
         file.write_all(text_of(bound).as_bytes())?;
         file.sync_all()?;
         std::fs::rename(aside, &self.path)?;

@@ -4,7 +4,8 @@ use crate::base::ids::TimerId;
 use crate::base::time::WallMs;
 use crate::node::callbacks::signing::{Pop, Signer};
 use crate::shard::told::ToldTimer;
-use crate::wire::attributes::{Attributes, CallbackMethod, has_timer_header};
+use crate::wire::attributes::{Attributes, CallbackMethod};
+use crate::wire::callback_headers::{has_timer_header, write_client_headers};
 use crate::wire::dead_letter::DeadLetter;
 use crate::wire::json::write_number;
 use crate::wire::timer_path::write_public_id;
@@ -61,7 +62,7 @@ pub fn write_special_request(
     match letter {
         // The client's headers may hold secrets, and are for another host.
         Some(letter) => write_letter(out, letter, attributes.dead_letter_uri),
-        None => out.extend_from_slice(attributes.headers.as_bytes()),
+        None => write_client_headers(attributes.headers, out),
     }
     let replay = attributes.replay;
     if let Some(replay) = replay.filter(|_| letter.is_none()) {

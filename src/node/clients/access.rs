@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::base::quota::{CountedConnection, Quota};
+use crate::node::clients::caller::Caller;
 use crate::node::clients::request_line::RequestLine;
-use crate::node::clients::service::{Caller, Service};
+use crate::node::clients::service::Service;
 use crate::node::clients::tokens::{Grant, Role, Tokens, bearer};
 use crate::wire::request_head::{Method, RequestHead};
 use crate::wire::timer_path::TimerPath;

@@ -6,8 +6,9 @@ use crate::wire::request_head::Method;
 
 use crate::core::Core;
 use crate::node::clients::answers::{Persistence, write_not_allowed};
+use crate::node::clients::caller::Caller;
 use crate::node::clients::request_line::RequestLine;
-use crate::node::clients::service::{Caller, NO_PATH, Served, Service};
+use crate::node::clients::service::{NO_PATH, Served, Service};
 
 impl Service {
     /// Takes a request for an action. What was done with a timer has room like a timer, so it

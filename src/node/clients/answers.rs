@@ -346,9 +346,12 @@ fn write_body(
 ) {
     let connection = persistence.header();
     let length = body.len();
+    // What clients wrote is in it, and no browser is to take it for a page.
+    let is_json = content_type == "application/json";
+    let unsniffed = if is_json { "X-Content-Type-Options: nosniff\r\n" } else { "" };
     write!(
         out,
-        "HTTP/1.1 {status}\r\n{extra}{connection}Content-Type: {content_type}\r\n\
+        "HTTP/1.1 {status}\r\n{extra}{connection}Content-Type: {content_type}\r\n{unsniffed}\
          Content-Length: {length}\r\n\r\n"
     )
     .expect("writing to memory does not fail");

@@ -29,10 +29,11 @@ use crate::node::clients::access::{Access, authorize};
 use crate::node::clients::addressed::Addressed;
 use crate::node::clients::answers::{ErrorForm, Persistence, write_continue};
 use crate::node::clients::bulk::{BulkBody, OpenChunk};
+use crate::node::clients::caller::Caller;
 use crate::node::clients::lists::Paged;
 use crate::node::clients::refusals::too_long;
 use crate::node::clients::request_line::RequestLine;
-use crate::node::clients::service::{Api, Caller, Served, Service};
+use crate::node::clients::service::{Api, Served, Service};
 use crate::node::clients::warnings::{AwaitedWarnings, add_header};
 use crate::node::deadlines::Deadline;
 use crate::node::handshakes::secured::{Kind, Secured};
@@ -290,10 +291,9 @@ impl ClientConnection {
 
     /// Who makes the requests on this connection.
     pub fn caller<'r>(&self, far_ends: FarEnds<'r>) -> Caller<'r> {
-        let (socket, is_node) = (self.socket, self.is_node());
         let (is_proven, is_certified) = (self.is_proven, self.is_certified);
-        let (quota, addressed) = (None, None);
-        Caller { far_ends, socket, is_proven, is_node, is_certified, quota, addressed }
+        let is_node = self.is_node();
+        Caller { is_proven, is_node, is_certified, ..Caller::at(far_ends, self.socket) }
     }
 
     /// Who is at the other end, as far as TLS tells.
@@ -718,7 +718,8 @@ impl ClientConnection {
         let (persistence, is_read) = (line.persistence, line.is_read());
         let held_bytes = self.unsent_bytes();
         let quota = self.access.as_deref().and_then(Access::quota);
-        let caller = Caller { quota, addressed: addressed.as_deref(), ..caller };
+        let (addressed, is_callback) = (addressed.as_deref(), line.is_callback);
+        let caller = Caller { quota, addressed, is_callback, ..caller };
         let mut serve = |out: &mut Vec<u8>| {
             let (now, core, service) = (api.now, &mut *api.core, &mut *api.service);
             let served = match &page {

@@ -15,8 +15,9 @@ use crate::wire::request_head::Method;
 use crate::wire::timer_path::TimerPath;
 
 use crate::node::clients::answers::Persistence;
+use crate::node::clients::caller::Caller;
 use crate::node::clients::request_line::RequestLine;
-use crate::node::clients::service::{Caller, NODES_ONLY, Served, Service};
+use crate::node::clients::service::{NODES_ONLY, Served, Service};
 
 /// Why nobody deletes many timers at once who cannot show a token.
 const DELETES_NEED_TOKENS: &str = "jobs delete any timer, so they need a token, and this node has \

@@ -6,6 +6,7 @@ mod addressed;
 pub(crate) mod answer_room;
 pub(crate) mod answers;
 mod bulk;
+mod caller;
 pub(crate) mod connection;
 mod connection_bulk;
 #[cfg(test)]

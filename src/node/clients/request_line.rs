@@ -20,6 +20,8 @@ pub struct RequestLine {
     pub asks_members: bool,
     /// Whether a document that the client would be warned of is refused.
     pub is_strict: bool,
+    /// Whether the request says that it is a callback.
+    pub is_callback: bool,
 }
 
 impl RequestLine {
@@ -31,7 +33,13 @@ impl RequestLine {
             Method::Head => (Method::Get, true),
             method => (method, false),
         };
-        let path = parse_path(head.path);
+        let path = match parse_path(head.path) {
+            // The only thing to POST below a timer is one of its actions.
+            TimerPath::Timer(_) if method == Method::Post && has_more(head.path) => {
+                TimerPath::Unknown
+            }
+            path => path,
+        };
         let is_of_name = matches!(path, TimerPath::Named | TimerPath::NamedAction(_));
         let errors = ErrorForm::of(accepts_problem, is_of_name);
         let persistence = Persistence { keep_alive, is_http10, errors, is_head };
@@ -41,7 +49,8 @@ impl RequestLine {
         };
         let asks_members = path == TimerPath::Ping && head.query == Some(site_members::QUERY);
         let is_strict = head.query.is_some_and(asks_strictness);
-        Self { method, path, persistence, count, asks_members, is_strict }
+        let is_callback = head.is_callback;
+        Self { method, path, persistence, count, asks_members, is_strict, is_callback }
     }
 
     /// Returns whether nodes make such requests.
@@ -93,6 +102,12 @@ impl RequestLine {
         );
         self.method == Method::Get && has_content
     }
+}
+
+/// Whether something stands below the path of a timer.
+#[cold]
+fn has_more(path: &str) -> bool {
+    path.trim_end_matches('/').bytes().filter(|&byte| byte == b'/').count() > 2
 }
 
 /// Whether a query has `strict`. Any value but `false` counts: who writes `strict=1` means it.

@@ -29,13 +29,14 @@ use crate::core::peers::handshake::{Asked, Protocol, UNPROVEN_HEADER};
 use crate::core::peers::hello::{HelloRefusal, PLAIN};
 use crate::core::peers::secret::{CLOSED, Guard, ProofVerdict, Word};
 use crate::node::callbacks::policy::{Denial, Destinations};
-use crate::node::clients::addressed::{Addressed, Aim};
+use crate::node::clients::addressed::Aim;
 use crate::node::clients::answer_room::AnswerRoom;
 use crate::node::clients::answers::{
     Persistence, too_many_creates, write_error_with, write_not_allowed, write_pong, write_text,
     write_token_full, write_too_many_creates,
 };
 use crate::node::clients::bulk::LineBudget;
+use crate::node::clients::caller::Caller;
 use crate::node::clients::head_memory::HeadMemory;
 use crate::node::clients::letters::{judge_hosts, letter_use};
 use crate::node::clients::refusals::{denied, refusal_of, too_long, whole_content};
@@ -45,7 +46,6 @@ use crate::node::clients::warnings::{refusal_for, warning_of};
 use crate::tls::names::Member;
 use crate::tls::session::Session;
 
-/// What may be done with the collection of timers.
 /// Bytes above which a content buffer goes back to the allocator after use.
 const CONTENT_BYTES_KEPT: usize = 64 << 10;
 /// The answer to what only clients ask for, where a node speaks TLS.
@@ -55,30 +55,13 @@ pub(super) const NO_PATH: &str = "no such path; expected /timers, /timers/<id>, 
     /timers/by-name/<name>, /timers/count, /dead-letters, /jobs, /timestamps or /ping";
 /// The answer to a node that has not said who it is.
 const UPGRADE_FIRST: &str = "over TLS a node says who it is first: Upgrade: chronos-site/1";
+/// The answer to a callback that asks for what is for nodes. It comes from the address of one.
+const CALLBACK: &str =
+    "this is for nodes, and a callback speaks for its client (X-Sequence-Number)";
 /// The answer to a node that does not say of which site it is.
 const SITELESS: &str = "X-Chronos-Site: expected the site of this node, got none";
 /// Number of references whose memory is kept.
 const REFERENCES_KEPT: usize = 1_024;
-
-/// Where a request comes from. It is looked at only when another node may be the sender.
-#[derive(Clone, Copy)]
-pub struct Caller<'r> {
-    /// The far ends of all sockets.
-    pub far_ends: FarEnds<'r>,
-    /// The socket of the connection.
-    pub socket: SocketId,
-    /// Whether the other end has proven that it knows the cluster's secret.
-    pub is_proven: bool,
-    /// Whether this is TLS between nodes, over which nothing goes but what nodes say.
-    pub is_node: bool,
-    /// Whether the other end is a node whose certificate has the name that the node has said.
-    pub is_certified: bool,
-    /// What the name of the request's token may use; `None`: it has no limits, or nobody needs a
-    /// token.
-    pub quota: Option<&'r Quota>,
-    /// What the request says that names its timer by a name or a key. `Err` is why it is refused.
-    pub addressed: Option<&'r Result<Addressed, String>>,
-}
 
 /// What becomes of a request for an Upgrade.
 pub enum Admitted {
@@ -291,6 +274,10 @@ impl Service {
             }
             (TimerPath::Unknown, _) => {
                 return self.settle(Err((404, no_path(caller))), persistence, out);
+            }
+            // No method is allowed for what names nothing.
+            (TimerPath::Named, _) if let Some(Err(reason)) = caller.addressed => {
+                return self.refuse(reason, persistence, out);
             }
             _ => return self.not_allowed(out, line.allowed(), persistence),
         };
@@ -605,6 +592,9 @@ impl Service {
     /// refuse it with.
     fn admit(&mut self, core: &mut Core, caller: Caller<'_>) -> Result<(), (u16, String)> {
         self.admit_address(core, caller).map_err(|reason| (403, reason))?;
+        if caller.is_callback {
+            return Err((403, CALLBACK.to_owned()));
+        }
         if caller.is_node && !caller.is_certified {
             return Err((403, UPGRADE_FIRST.to_owned()));
         }
@@ -625,10 +615,7 @@ impl Service {
         core: &Core,
         (far_ends, socket): (FarEnds<'_>, SocketId),
     ) -> Result<(), String> {
-        let (is_proven, is_node, is_certified) = (false, true, false);
-        let (quota, addressed) = (None, None);
-        let caller =
-            Caller { far_ends, socket, is_proven, is_node, is_certified, quota, addressed };
+        let caller = Caller { is_node: true, ..Caller::at(far_ends, socket) };
         self.admit_address(core, caller)
     }
 

@@ -17,18 +17,17 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::aside::DAMAGED;
 use super::identity::{FORMAT, NoIdentity, identity_of, text_of};
-use super::modes::close_to_others;
+use super::modes::{Distrust, close_to_others, distrust, make_for_owner};
 use crate::base::limits::SHARDS_MAX;
 use crate::journal::recovery::{OPENING_BYTES, opening};
 use crate::journal::{JournalId, SegmentNumber};
-use crate::ring::{DirectoryLock, sync_directory, unpredictable};
+use crate::ring::{DirectoryLock, create_anew, open_at_once, sync_directory, unpredictable};
 
 pub use super::identity::Identity;
 
@@ -38,6 +37,7 @@ pub const DESTINATIONS: &str = "destinations";
 /// A file that says that the journal may lack what the node acknowledged: it is a backup.
 pub const INCOMPLETE: &str = "incomplete";
 const NODE_ASIDE: &str = "node.toml.tmp";
+const LOCK: &str = "lock";
 const SEGMENT: &str = ".segment";
 /// What the names of files begin with that are made ahead.
 pub(super) const SPARE: &str = "spare-";
@@ -154,6 +154,29 @@ pub enum DataDirectoryError {
         /// What to do.
         remedy: String,
     },
+    /// Somebody else may put other files in the place of ours.
+    #[error(
+        "{path} {why}, so that others may put their own files in the place of the node's. {remedy}"
+    )]
+    NotOurs {
+        /// The directory as the operator named it.
+        path: String,
+        /// Who else may.
+        why: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// Something else is in it.
+    #[error(
+        "{path} is no data directory and has {found} in it. Name an empty directory with \
+         --data-dir, or one that is not there yet: the node makes it"
+    )]
+    Strange {
+        /// The directory as the operator named it.
+        path: String,
+        /// The first name that is not ours.
+        found: String,
+    },
     /// Another process has the lock.
     #[error(
         "{path} is in use by {holder}. Stop that one first, or give this one another directory \
@@ -219,13 +242,14 @@ impl DataDirectory {
             }
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                fs::create_dir_all(path).map_err(unusable("make", path))?;
+                make_for_owner(path).map_err(unusable("make", path))?;
                 if let Some(parent) = path.parent().filter(|parent| *parent != Path::new("")) {
                     sync(parent)?;
                 }
             }
             Err(error) => return Err(unusable("open", path)(error)),
         }
+        refuse_others(path)?;
         let lock = lock_directory(path, LOCK_PATIENCE)?;
         let identity = match identity_at(path) {
             Err(DataDirectoryError::NoJournal { .. }) => {
@@ -523,7 +547,7 @@ fn identity_at(path: &Path) -> Result<Identity, DataDirectoryError> {
         // To open a pipe would wait for ever.
         return Err(damaged(path, "it is a pipe, a socket or a device".to_owned()));
     }
-    let read = File::open(&file).and_then(|f| f.take(NODE_BYTES_MAX).read_to_end(&mut text));
+    let read = open_at_once(&file).and_then(|f| f.take(NODE_BYTES_MAX).read_to_end(&mut text));
     match read {
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -577,8 +601,7 @@ fn identity_in_segments(path: &Path) -> Option<Identity> {
 /// Writes `node.toml`, so that a loss of power leaves all of it or nothing.
 fn store(path: &Path, identity: &Identity) -> Result<(), DataDirectoryError> {
     let aside = path.join(NODE_ASIDE);
-    let open = File::options().write(true).create(true).truncate(true).mode(0o600).open(&aside);
-    let written = open.and_then(|mut file| {
+    let written = create_anew(&aside, 0o600).and_then(|mut file| {
         file.write_all(text_of(identity).as_bytes())?;
         file.sync_all()
     });
@@ -623,6 +646,37 @@ fn remove(path: &Path) -> Result<(), DataDirectoryError> {
 /// Makes the names in a directory survive a loss of power.
 fn sync(path: &Path) -> Result<(), DataDirectoryError> {
     sync_directory(path).map_err(unusable("sync", path))
+}
+
+/// Refuses a directory in which others may change what the node trusts, and one that was made for
+/// something else: a link may lead to it. Nothing is changed in it.
+fn refuse_others(path: &Path) -> Result<(), DataDirectoryError> {
+    if let Some(Distrust { why, remedy }) = distrust(path).map_err(unusable("look at", path))? {
+        return Err(DataDirectoryError::NotOurs { path: name(path), why, remedy });
+    }
+    if fs::symlink_metadata(path.join(NODE)).is_ok() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(path).map_err(unusable("list", path))? {
+        let entry = entry.map_err(unusable("list", path))?;
+        let found = entry.file_name().to_string_lossy().into_owned();
+        let is_directory = entry.file_type().is_ok_and(|kind| !kind.is_file());
+        if !may_be_in_a_new_one(&found, is_directory) {
+            return Err(DataDirectoryError::Strange { path: name(path), found });
+        }
+    }
+    Ok(())
+}
+
+/// Whether a directory that is to become a node's may have this in it: what a start has left that
+/// was cut off, what was kept of a node, and what file systems and operators put into empty ones.
+fn may_be_in_a_new_one(name: &str, is_directory: bool) -> bool {
+    let stem = name.strip_suffix(BEGUN).or_else(|| name.strip_suffix(ENDED)).unwrap_or(name);
+    let is_of_system = name == "lost+found" || name.starts_with('.');
+    is_of_system
+        || [LOCK, NODE_ASIDE, DESTINATIONS, INCOMPLETE].contains(&name)
+        || stem == DESTINATIONS
+        || is_ours(stem, is_directory)
 }
 
 /// Whether a node makes files, or directories, of this name somewhere in its data directory.

@@ -53,6 +53,7 @@ fn generations_appear_and_disappear_in_their_order() {
 #[test]
 fn what_was_cut_off_is_cleared_and_what_is_not_ours_stays() {
     let folder = folder();
+    drop(node(folder.path()));
     let kept =
         ["1-2", "0001-0", "0001-257", "0000-1", "+001-2", "damaged-2026", "x.tmp", "a.removed"];
     for name in kept.into_iter().chain(["0007-2.tmp", "0003-1.removed"]) {
@@ -116,6 +117,60 @@ fn what_is_no_data_directory_is_told() {
     assert!(refused_tool(&folder.path().join("absent")).starts_with("there is no "));
     assert!(refused_tool(folder.path()).contains("is no data directory"));
     assert!(!folder.path().join("lock").exists(), "a tool leaves nothing behind");
+}
+
+#[test]
+fn a_directory_that_was_made_for_something_else_is_refused_and_left_alone() {
+    let folder = folder();
+    let path = folder.path().join("etc");
+    fs::create_dir(&path).expect("made");
+    fs::write(path.join("passwd"), "root").expect("written");
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).expect("a link");
+    for path in [&path, &link] {
+        let told = refused(path, "a");
+        assert!(told.contains("has passwd in it. Name an empty directory"), "{told}");
+    }
+    assert_eq!(fs::read_dir(&path).expect("listed").count(), 1, "nothing is put into it");
+    fs::remove_file(path.join("passwd")).expect("removed");
+    for fine in ["lost+found", ".snapshot", "0001-2.tmp"] {
+        fs::create_dir(path.join(fine)).expect("made");
+    }
+    fs::write(path.join("destinations"), "").expect("written");
+    node(&link);
+}
+
+#[test]
+fn what_everybody_may_write_to_is_closed_and_what_is_made_is_the_owners_alone() {
+    let folder = folder();
+    let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+    let open = folder.path().join("open");
+    fs::create_dir(&open).expect("made");
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).expect("set");
+    node(&open);
+    assert_eq!(mode(&open), 0o775);
+    let new = folder.path().join("new/data");
+    node(&new);
+    assert_eq!(mode(&new), 0o700);
+}
+
+#[test]
+fn a_planted_link_is_not_written_through() {
+    let folder = folder();
+    let (path, precious) = (folder.path().join("data"), folder.path().join("precious"));
+    fs::write(&precious, "precious").expect("written");
+    fs::set_permissions(&precious, fs::Permissions::from_mode(0o644)).expect("set");
+    fs::create_dir(&path).expect("made");
+    std::os::unix::fs::symlink(&precious, path.join(NODE_ASIDE)).expect("a link");
+    let data = node(&path);
+    let shard = data.shard(data.begin_generation(1).expect("begun"), 0);
+    drop(data);
+    let planted = shard.segment_path(SegmentNumber(1));
+    std::os::unix::fs::symlink(&precious, planted).expect("a link");
+    node(&path);
+    assert_eq!(fs::read_to_string(&precious).expect("there"), "precious");
+    let mode = fs::metadata(&precious).expect("there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o644, "it is not the node's to close");
 }
 
 #[test]

@@ -53,6 +53,7 @@ impl Disk {
                     journal.prepared(segment);
                 }
                 Made::None(why) => journal.not_prepared(now, why),
+                Made::Away(is_away) => journal.set_away(is_away),
             }
         }
     }

@@ -10,4 +10,5 @@ mod modes;
 pub mod pieces;
 pub mod reading;
 pub mod recovery;
+mod place;
 pub(crate) mod segments;

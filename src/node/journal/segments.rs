@@ -2,13 +2,15 @@
 //! empty. A new file takes tens of milliseconds, so segments are made ahead, and a file that is
 //! empty is used again: its blocks are there already.
 
+use std::collections::VecDeque;
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use crossbeam_queue::SegQueue;
 use tracing::{error, info, warn};
@@ -19,11 +21,18 @@ use crate::journal::writer::Sizes;
 use crate::node::journal::aside::Aside;
 use crate::node::journal::backup::{BackedUp, Backup, BackupError};
 use crate::node::journal::directory::{DataDirectory, Generation, SPARE, ShardDirectory};
+use crate::node::journal::place::Place;
 use crate::ring::{DurableFile, Waker, create_zeroed, now, sync_directory};
 
 /// Most empty files of a shard that are kept to be used again. With the two segments that are made
 /// ahead and the one that is filled, they are the four of the bound of the disk.
 const KEPT_MAX: usize = 1;
+/// How often the directories are looked at. What was written since the last look, and is
+/// acknowledged, is lost if a directory has gone meanwhile. Costs five calls of the kernel for each
+/// core, on a thread that has nothing else to do.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// The newest segments that are looked at: the one that is filled and those made ahead.
+const LOOKED_AT: usize = 3;
 
 /// What became of a segment that a core asked for.
 #[derive(Debug)]
@@ -32,6 +41,8 @@ pub enum Made {
     Segment(SegmentNumber, DurableFile),
     /// It could not be made.
     None(NoSegment),
+    /// Whether the files of the journal are no longer where a start looks for them.
+    Away(bool),
 }
 
 enum Asked {
@@ -129,11 +140,18 @@ struct Shard {
     files: u64,
     /// Whether the last segment could not be made. It is told once.
     is_failing: bool,
+    /// Where it is; `None`: it was missing at the start, and no segment was made since.
+    place: Option<Place>,
+    /// The segments that were made last, the newest at the end.
+    made: VecDeque<SegmentNumber>,
+    /// Whether the core was told that files are away.
+    is_away: bool,
 }
 
 /// The thread.
 struct Maker {
     data: DataDirectory,
+    place: Place,
     aside: Aside,
     present: Generation,
     older: Vec<Generation>,
@@ -158,12 +176,14 @@ pub fn start(
     let inboxes: Arc<[Inbox]> =
         wakers.into_iter().map(|waker| Inbox { made: SegQueue::new(), waker }).collect();
     let shards = data.shards(present).map(Shard::new).collect();
+    let place = Place::take(data.path())?;
     let ends = (0..inboxes.len())
         .map(|core| Segments { core, asked: asked.clone(), inboxes: inboxes.clone() })
         .collect();
     let aside = Aside::new(data.path(), now().wall);
     let mut maker = Maker {
         data,
+        place,
         aside,
         present,
         older,
@@ -181,31 +201,74 @@ pub fn start(
 impl Maker {
     fn run(&mut self, orders: &Receiver<Asked>) {
         let mut gone = 0;
+        let mut look_at = Instant::now() + LOOK_EVERY;
         // Whoever may ask for a backup has an end, too, and keeps it after the last core.
-        while gone < self.shards.len()
-            && let Ok(asked) = orders.recv()
-        {
-            match asked {
-                Asked::Gone => gone += 1,
-                Asked::Order(core, Order::Prepare { segment, syncs_directory }) => {
-                    let made = self.shards[core].prepare(segment, syncs_directory, &mut self.aside);
-                    let inbox = &self.inboxes[core];
-                    inbox.made.push(made);
-                    inbox.waker.wake();
-                }
-                Asked::Order(core, Order::Retire(segment)) => {
-                    self.shards[core].retire(segment, &mut self.aside);
-                }
-                Asked::Order(_, Order::Moved) => self.moved(),
-                Asked::Order(core, Order::BackUp { oldest, last }) => {
-                    self.back_up(core, oldest, last);
-                }
-                Asked::BackUp(request) => self.begin_backup(request),
-                Asked::Keep(core, needed) => {
-                    self.keeps_older |= needed.is_older_damaged;
-                    self.shards[core].remove_leftovers(needed, &mut self.aside);
-                }
+        while gone < self.shards.len() {
+            let asked = orders.recv_timeout(look_at.saturating_duration_since(Instant::now()));
+            if Instant::now() >= look_at {
+                self.look();
+                look_at = Instant::now() + LOOK_EVERY;
             }
+            match asked {
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+                Ok(asked) => gone += usize::from(self.obey(asked)),
+            }
+        }
+    }
+
+    /// Does what is asked for. Returns whether a core has gone.
+    fn obey(&mut self, asked: Asked) -> bool {
+        match asked {
+            Asked::Gone => return true,
+            Asked::Order(core, Order::Prepare { segment, syncs_directory }) => {
+                let made = self.shards[core].prepare(segment, syncs_directory, &mut self.aside);
+                self.tell(core, made);
+            }
+            Asked::Order(core, Order::Retire(segment)) => {
+                self.shards[core].retire(segment, &mut self.aside);
+            }
+            Asked::Order(_, Order::Moved) => self.moved(),
+            Asked::Order(core, Order::BackUp { oldest, last }) => {
+                self.back_up(core, oldest, last);
+            }
+            Asked::BackUp(request) => self.begin_backup(request),
+            Asked::Keep(core, needed) => {
+                self.keeps_older |= needed.is_older_damaged;
+                self.shards[core].remove_leftovers(needed, &mut self.aside);
+            }
+        }
+        false
+    }
+
+    fn tell(&self, core: usize, made: Made) {
+        let inbox = &self.inboxes[core];
+        inbox.made.push(made);
+        inbox.waker.wake();
+    }
+
+    /// Tells each core whether its files are where a start looks for them.
+    fn look(&mut self) {
+        let is_here = self.place.is_there();
+        for core in 0..self.shards.len() {
+            let missed = match is_here {
+                true => self.shards[core].missed(),
+                false => Some(self.place.path().to_owned()),
+            };
+            let is_away = missed.is_some();
+            if std::mem::replace(&mut self.shards[core].is_away, is_away) == is_away {
+                continue;
+            }
+            match missed.map(|path| path.display().to_string()) {
+                Some(path) => error!(
+                    "{path} is not there any more, or is another one: it was moved, removed or \
+                     unmounted. Clients' writes are refused until it is back; pops and reads go \
+                     on. Put it back as it was: what was acknowledged is in it, and a start \
+                     without it begins with nothing"
+                ),
+                None => info!("journal of shard {core}: its files are back, writes are taken"),
+            }
+            self.tell(core, Made::Away(is_away));
         }
     }
 
@@ -267,8 +330,28 @@ impl Maker {
 
 impl Shard {
     fn new(directory: ShardDirectory) -> Self {
-        let (kept, damaged) = (Vec::new(), Vec::new());
-        Self { directory, kept, damaged, files: 0, is_failing: false }
+        // The first segment makes a directory that is missing.
+        let place = Place::take(&directory.path).ok();
+        Self {
+            directory,
+            kept: Vec::new(),
+            damaged: Vec::new(),
+            files: 0,
+            is_failing: false,
+            place,
+            made: VecDeque::new(),
+            is_away: false,
+        }
+    }
+
+    /// What is not where it was made: the directory, or one of the newest segments.
+    fn missed(&self) -> Option<PathBuf> {
+        let place = self.place.as_ref()?;
+        if !place.is_there() {
+            return Some(place.path().to_owned());
+        }
+        let mut segments = self.made.iter().map(|&segment| self.directory.segment_path(segment));
+        segments.find(|path| fs::symlink_metadata(path).is_err())
     }
 
     fn prepare(
@@ -310,6 +393,9 @@ impl Shard {
         syncs_directory: bool,
         aside: &mut Aside,
     ) -> io::Result<DurableFile> {
+        if self.is_away {
+            return Err(io::Error::new(ErrorKind::NotFound, "its directory is not there"));
+        }
         self.make_directory()?;
         let path = self.directory.segment_path(segment);
         if fs::symlink_metadata(&path).is_ok() {
@@ -330,24 +416,34 @@ impl Shard {
         if syncs_directory {
             sync_directory(&self.directory.path)?;
         }
-        DurableFile::open(&path)
+        let file = DurableFile::open(&path)?;
+        self.made.push_back(segment);
+        if self.made.len() > LOOKED_AT {
+            self.made.pop_front();
+        }
+        Ok(file)
     }
 
     /// Makes the shard's directory if somebody has removed it: its loss was told, or is when the
     /// node starts again.
-    fn make_directory(&self) -> io::Result<()> {
+    fn make_directory(&mut self) -> io::Result<()> {
         let path = &self.directory.path;
         match fs::create_dir(path) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-            Err(error) => Err(error),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
             Ok(()) => {
                 warn!("{} was missing and is made again", path.display());
-                path.parent().map_or(Ok(()), sync_directory)
+                path.parent().map_or(Ok(()), sync_directory)?;
             }
         }
+        if self.place.is_none() {
+            self.place = Some(Place::take(path)?);
+        }
+        Ok(())
     }
 
     fn retire(&mut self, segment: SegmentNumber, aside: &mut Aside) {
+        self.made.retain(|made| *made != segment);
         let path = self.directory.segment_path(segment);
         let found = fs::metadata(&path);
         // A file that a backup shares is not written again, nor one that was cut, or that the disk

@@ -54,6 +54,9 @@ function journalWarnings(journal) {
   if (journal.is_stalled) {
     notice("The disk does not answer: writes are refused. Look at it (dmesg, iostat).");
   }
+  if (journal.is_away) {
+    notice("The data directory is not where it was: writes are refused. Mount or move it back.");
+  }
   if (journal.damaged) {
     notice("The disk has lost or changed what was on it: chronos journal check names the places.");
   }
