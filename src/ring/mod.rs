@@ -22,6 +22,7 @@ mod memory;
 mod probe;
 mod process;
 mod random;
+mod signals;
 mod sockets;
 mod token;
 mod traffic;
@@ -47,5 +48,6 @@ pub use process::{
     Daemon, Launcher, daemonise, lock_file, redirect_standard_error, refuse_core_dumps, user_id,
 };
 pub use random::unpredictable;
+pub use signals::{hold_signals, ignore_meaningless_signals, let_signals_through};
 pub use uring::{FarEnds, Ring, RingConfig};
 pub use waker::{Mailbox, Waker};

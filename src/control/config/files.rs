@@ -11,6 +11,7 @@ use super::load::{Loaded, Sources, load};
 use super::named_files::GROUPS;
 use super::peer_tls::PeerTlsConfig;
 use super::regular_file;
+use super::static_names::StaticNamesFile;
 use super::tls::TlsConfig;
 use crate::control::cluster::membership_file::MembershipFile;
 
@@ -19,6 +20,7 @@ use crate::control::cluster::membership_file::MembershipFile;
 pub(crate) const LOCAL_FILE: &str = "/etc/chronos/chronos.conf";
 const CLUSTER_FILE: &str = "/etc/chronos/chronos_cluster.conf";
 const SHARED_FILE: &str = "/etc/chronos/chronos_shared.conf";
+const NAMES_FILE: &str = "/etc/clearwater/dns.json";
 /// Variables that name members.
 const MEMBERS: [&str; 3] =
     ["CHRONOS_CLUSTER_NODES", "CHRONOS_CLUSTER_JOINING", "CHRONOS_CLUSTER_LEAVING"];
@@ -32,6 +34,8 @@ pub(crate) struct IniFiles {
     pub cluster: Option<PathBuf>,
     /// What is the same on all nodes: the sites.
     pub shared: Option<PathBuf>,
+    /// Names that lead elsewhere (JSON).
+    pub names: Option<PathBuf>,
 }
 
 /// Everything that the configuration comes from.
@@ -41,6 +45,8 @@ pub(crate) struct ConfigFiles {
     /// The INI files in the order in which they are read. The flag is true where the operator named
     /// the file.
     ini: Option<Vec<(PathBuf, bool)>>,
+    /// The file of names of an existing deployment.
+    names: StaticNamesFile,
     environment: Vec<(String, String)>,
     flags: Vec<((&'static str, &'static str), String)>,
     timestamps_alone: bool,
@@ -62,8 +68,15 @@ impl ConfigFiles {
     ) -> Self {
         // An error means an empty path. Opening the path reports it.
         let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let ini = ini.map(|IniFiles { local, cluster, shared }| {
-            let files = [(local, LOCAL_FILE), (shared, SHARED_FILE), (cluster, CLUSTER_FILE)];
+        let names = ini.map_or_else(StaticNamesFile::default, |files| StaticNamesFile {
+            path: files.names.as_ref().map_or(NAMES_FILE.into(), |path| {
+                whole(path).display().to_string()
+            }),
+            is_named: files.names.is_some(),
+        });
+        let ini = ini.map(|IniFiles { local, cluster, shared, .. }| {
+            // The order of the original: the first file that has a key decides it.
+            let files = [(cluster, CLUSTER_FILE), (local, LOCAL_FILE), (shared, SHARED_FILE)];
             let one = |(named, default): (&Option<PathBuf>, &str)| match named {
                 Some(path) => (whole(path), true),
                 None => (PathBuf::from(default), false),
@@ -73,7 +86,7 @@ impl ConfigFiles {
         let folder = std::env::current_dir().unwrap_or_default();
         let (timestamps_alone, seen) = (false, BTreeSet::new());
         let toml = toml.map(whole);
-        Self { toml, ini, environment, flags, timestamps_alone, folder, seen }
+        Self { toml, ini, names, environment, flags, timestamps_alone, folder, seen }
     }
 
     /// Makes the files those of a process that serves timestamps and no timers.
@@ -98,7 +111,7 @@ impl ConfigFiles {
                  and without the variable"
             ));
         }
-        let cluster = self.ini.iter().flatten().next_back();
+        let cluster = self.ini.iter().flatten().next();
         match (cluster, &self.toml) {
             (Some((path, _)), _) => MembershipFile::Ini(path.clone()),
             (None, Some(path)) => MembershipFile::Toml(path.clone()),
@@ -153,6 +166,7 @@ impl ConfigFiles {
         };
         let mut loaded = load(&sources)?;
         let config = &mut loaded.config;
+        config.static_names_file = self.names.clone();
         let timestamp = &mut config.timestamp;
         let passwords = &mut timestamp.zookeeper_password_file;
         let TlsConfig { cert, key, client_ca, .. } = &mut config.tls;
@@ -199,7 +213,7 @@ mod tests {
 
     fn files(folder: &Path) -> ConfigFiles {
         let named = |name: &str| Some(folder.join(name));
-        let ini = IniFiles { local: named("l"), cluster: named("c"), shared: named("s") };
+        let ini = IniFiles { local: named("l"), cluster: named("c"), shared: named("s"), names: None };
         ConfigFiles::new(None, Some(&ini), Vec::new(), Vec::new())
     }
 
