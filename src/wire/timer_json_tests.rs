@@ -248,7 +248,8 @@ fn a_count_of_zero_adds_nothing() {
         let tags = document.tags.as_slice().iter();
         tags.map(|tag| format!("{}={}", tag.kind, tag.count)).collect::<Vec<_>>()
     };
-    let registration = r#"[{"type":"BIND","count":1},{"type":"REG","count":1},{"type":"SUB","count":0}]"#;
+    let registration =
+        r#"[{"type":"BIND","count":1},{"type":"REG","count":1},{"type":"SUB","count":0}]"#;
     assert_eq!(tags(registration), ["BIND=1", "REG=1"]);
     assert_eq!(tags(r#"[{"type":"SUB","count":0}]"#), [""; 0]);
     let many = vec![r#"{"type":"SUB","count":0}"#; 17].join(",");

@@ -43,29 +43,44 @@ const DEPLOYMENTS: [Deployment; 17] = [
     Deployment { what: "no files", files: ["", "", ""], means: &["listen = \"0.0.0.0:7253\""] },
     Deployment {
         what: "the sample of the package",
-        files: ["[http]\nbind-address = 0.0.0.0\nbind-port = 7253\nthreads = 50\n\n\
-                 [logging]\nfolder = /var/log/chronos\nlevel = 2\n", "", ""],
+        files: [
+            "[http]\nbind-address = 0.0.0.0\nbind-port = 7253\nthreads = 50\n\n\
+                 [logging]\nfolder = /var/log/chronos\nlevel = 2\n",
+            "",
+            "",
+        ],
         means: &["listen = \"0.0.0.0:7253\"", "level = \"info\""],
     },
     Deployment {
         what: "an installation by hand of an older version",
-        files: ["[http]\nbind-address = 127.0.0.58\nbind-port = 7253\nthreads = 50\n\n\
+        files: [
+            "[http]\nbind-address = 127.0.0.58\nbind-port = 7253\nthreads = 50\n\n\
                  [logging]\nfolder = /var/log/chronos\nlevel = 2\n\n\
-                 [alarms]\nenabled = true\n\n[exceptions]\nmax_ttl = 600\n", "", ""],
+                 [alarms]\nenabled = true\n\n[exceptions]\nmax_ttl = 600\n",
+            "",
+            "",
+        ],
         means: &["listen = \"127.0.0.58:7253\""],
     },
     Deployment {
         what: "an older version with its cluster in the local file",
-        files: ["[http]\nbind-address = 127.0.0.58\nbind-port = 7253\n\n[cluster]\n\
-                 localhost = 127.0.0.58\nnode = 127.0.0.58\nnode = 127.0.0.59\n", "", ""],
+        files: [
+            "[http]\nbind-address = 127.0.0.58\nbind-port = 7253\n\n[cluster]\n\
+                 localhost = 127.0.0.58\nnode = 127.0.0.58\nnode = 127.0.0.59\n",
+            "",
+            "",
+        ],
         means: &["nodes = [\"127.0.0.58\", \"127.0.0.59\"]"],
     },
     Deployment {
         what: "the same after the cluster manager came",
-        files: ["[http]\nbind-address = 127.0.0.58\nbind-port = 7253\n\n[cluster]\n\
+        files: [
+            "[http]\nbind-address = 127.0.0.58\nbind-port = 7253\n\n[cluster]\n\
                  localhost = 127.0.0.58\nnode = 127.0.0.58\nnode = 127.0.0.78\n",
-                "[identity]\ninstance_id = 1\ndeployment_id = 0\n\n[cluster]\n\
-                 localhost = 127.0.0.58\nnode = 127.0.0.58\nnode = 127.0.0.59\n", ""],
+            "[identity]\ninstance_id = 1\ndeployment_id = 0\n\n[cluster]\n\
+                 localhost = 127.0.0.58\nnode = 127.0.0.58\nnode = 127.0.0.59\n",
+            "",
+        ],
         means: &["nodes = [\"127.0.0.58\", \"127.0.0.59\"]", "instance_id = 1"],
     },
     Deployment {
@@ -75,8 +90,14 @@ const DEPLOYMENTS: [Deployment; 17] = [
     },
     Deployment {
         what: "the cluster manager's, while nodes join and leave",
-        files: [LOCAL, managed!("joining = 127.0.0.60\nnode = 127.0.0.58\n\
-                                        leaving = 127.0.0.61\nleaving = 127.0.0.62\n"), ""],
+        files: [
+            LOCAL,
+            managed!(
+                "joining = 127.0.0.60\nnode = 127.0.0.58\n\
+                                        leaving = 127.0.0.61\nleaving = 127.0.0.62\n"
+            ),
+            "",
+        ],
         means: &["joining = [\"127.0.0.60\"]", "leaving = [\"127.0.0.61\", \"127.0.0.62\"]"],
     },
     Deployment {
@@ -86,8 +107,12 @@ const DEPLOYMENTS: [Deployment; 17] = [
     },
     Deployment {
         what: "the config manager's default: comments alone",
-        files: [LOCAL, "", "##########\n# No shared configuration has been provided\n# Replace \
-                            this file\n##########"],
+        files: [
+            LOCAL,
+            "",
+            "##########\n# No shared configuration has been provided\n# Replace \
+                            this file\n##########",
+        ],
         means: &["local = \"site1\""],
     },
     Deployment {
@@ -102,52 +127,67 @@ const DEPLOYMENTS: [Deployment; 17] = [
     },
     Deployment {
         what: "an image: the sample, and a name server at its end",
-        files: ["[http]\nbind-address = 127.0.0.58\nbind-port = 7253\nthreads = 50\n\n\
+        files: [
+            "[http]\nbind-address = 127.0.0.58\nbind-port = 7253\nthreads = 50\n\n\
                  [logging]\nfolder = /var/log/chronos\nlevel = 2\n\n[dns]\nservers=10.96.0.10\n",
-                "", ""],
+            "",
+            "",
+        ],
         means: &["listen = \"127.0.0.58:7253\""],
     },
     Deployment {
         what: "the documents, with their comments behind values",
-        files: ["[http]\nbind-address = 127.0.0.58         # Address to bind to\n\
+        files: [
+            "[http]\nbind-address = 127.0.0.58         # Address to bind to\n\
                  bind-port = 7253               # Port\nthreads = 50                   # Threads\n\
                  gr_threads = 50                # Threads for other sites\n",
-                "[cluster]\nlocalhost = 127.0.0.58            # This host\n\
+            "[cluster]\nlocalhost = 127.0.0.58            # This host\n\
                  node = 127.0.0.58                 # All nodes\nnode = 127.0.0.59\n",
-                "[exceptions]\nmax_ttl = 600     # Longest time\n\n[dns]\nservers = 127.0.0.1\n\
+            "[exceptions]\nmax_ttl = 600     # Longest time\n\n[dns]\nservers = 127.0.0.1\n\
                  timeout = 200\nport = 5353\n\n[sites]\nlocal_site = here       # This site\n\
                  remote_site = there=other.example.net:8000  # Another\n\
-                 replicate_timers_across_sites = false\n"],
+                 replicate_timers_across_sites = false\n",
+        ],
         means: &["localhost = \"127.0.0.58\"", "remote = [\"there=other.example.net:8000\"]"],
     },
     Deployment {
         what: "an operator's: lines of Windows, blanks, an entry of a form of its own",
-        files: ["[http]\r\n  bind-address=127.0.0.58\r\n\tbind-port =7253\r\n",
-                "[cluster]\r\nlocalhost=127.0.0.58\r\n\r\nnode=127.0.0.58\r\njoining =\r\n",
-                "[sites]\nlocal_site = a\nremote_site = a=a.example.net\nremote_site = c\n\
-                 replicate_timers_across_sites = True\n"],
+        files: [
+            "[http]\r\n  bind-address=127.0.0.58\r\n\tbind-port =7253\r\n",
+            "[cluster]\r\nlocalhost=127.0.0.58\r\n\r\nnode=127.0.0.58\r\njoining =\r\n",
+            "[sites]\nlocal_site = a\nremote_site = a=a.example.net\nremote_site = c\n\
+                 replicate_timers_across_sites = True\n",
+        ],
         means: &["nodes = [\"127.0.0.58\"]", "remote = []", "replicate_across = true"],
     },
     Deployment {
         what: "three name servers, overload control, ports",
-        files: ["[http]\nbind-address = 127.0.0.58\nbind-port = 7254\n\n[throttling]\n\
+        files: [
+            "[http]\nbind-address = 127.0.0.58\nbind-port = 7254\n\n[throttling]\n\
                  target_latency = 500000\nmax_tokens = 1000\ninitial_token_rate = 500\n\
                  min_token_rate = 10\nmax_token_rate = 0\n",
-                "[cluster]\nlocalhost = 127.0.0.58:7254\nnode = 127.0.0.58:7254\n",
-                "[dns]\nservers = 10.0.0.1\nservers = 10.0.0.2\nservers = 10.0.0.3\n\
-                 timeout = 500\nport = 53\n"],
+            "[cluster]\nlocalhost = 127.0.0.58:7254\nnode = 127.0.0.58:7254\n",
+            "[dns]\nservers = 10.0.0.1\nservers = 10.0.0.2\nservers = 10.0.0.3\n\
+                 timeout = 500\nport = 53\n",
+        ],
         means: &["listen = \"127.0.0.58:7254\"", "nodes = [\"127.0.0.58:7254\"]"],
     },
     Deployment {
         what: "addresses of IPv6",
-        files: ["[http]\nbind-address = ::1\nbind-port = 7253\n",
-                "[cluster]\nlocalhost = [::1]:7253\nnode = [::1]:7253\n", ""],
+        files: [
+            "[http]\nbind-address = ::1\nbind-port = 7253\n",
+            "[cluster]\nlocalhost = [::1]:7253\nnode = [::1]:7253\n",
+            "",
+        ],
         means: &["listen = \"[::1]:7253\"", "nodes = [\"[::1]:7253\"]"],
     },
     Deployment {
         what: "keys of no section that anybody knows, and dotted ones",
-        files: ["http.bind-address = 127.0.0.58\n\n[unknown]\noption = true\nbind adress = 1\n",
-                "", "[sites]\nlocal_site = local\n"],
+        files: [
+            "http.bind-address = 127.0.0.58\n\n[unknown]\noption = true\nbind adress = 1\n",
+            "",
+            "[sites]\nlocal_site = local\n",
+        ],
         means: &["listen = \"127.0.0.58:7253\"", "local = \"local\""],
     },
 ];
@@ -182,7 +222,8 @@ fn the_cluster_file_decides_over_what_is_left_in_the_local_file() {
     let told = node.logged();
     assert!(told.contains("[cluster] node is set at") && told.contains("already"), "{told}");
     // What orders write into the cluster file counts, too.
-    let members = format!("{{\"nodes\":[{:?}],\"joining\":[\"127.0.0.59:1\"]}}", node.bind.to_string());
+    let members =
+        format!("{{\"nodes\":[{:?}],\"joining\":[\"127.0.0.59:1\"]}}", node.bind.to_string());
     let answer = request(node.admin, "PUT", "/cluster/membership", &members).expect("an answer");
     assert_eq!(answer.status, 200, "{answer:?}");
     node.await_log("the cluster has 1 nodes, 1 joining", 1);
@@ -282,7 +323,8 @@ impl Request {
     /// The document as the original's class for clients writes it.
     fn body(&self, host: &str) -> String {
         let Request { interval, repeat_for, path, opaque, tags, .. } = self;
-        let tag = |(kind, count): &(&str, u32)| format!("{{\"type\":\"{kind}\",\"count\":{count}}}");
+        let tag =
+            |(kind, count): &(&str, u32)| format!("{{\"type\":\"{kind}\",\"count\":{count}}}");
         let tags: Vec<String> = tags.iter().map(tag).collect();
         format!(
             "{{\"timing\":{{\"interval\":{interval},\"repeat-for\":{repeat_for}}},\"callback\":\

@@ -25,7 +25,7 @@ fn sink(at: SocketAddr, name: &'static str, told: Sender<&'static str>) {
 #[test]
 fn names_lead_where_the_file_says() {
     let mut node = Node::new(17);
-    let hosts = [IpAddr::from([127, 0, 0, 60]), IpAddr::from([127, 0, 0, 1])];
+    let hosts = [IpAddr::from([127, 0, 0, 39]), IpAddr::from([127, 0, 0, 1])];
     let port = ports::free_port(&hosts);
     let (told, heard) = channel();
     sink(SocketAddr::new(hosts[0], port), "first", told.clone());
@@ -41,7 +41,7 @@ fn names_lead_where_the_file_says() {
         assert_eq!(created.status, 200, "{created:?}");
         heard.recv_timeout(PATIENCE).expect("a callback")
     };
-    write(&record("\"rrtype\":\"A\",\"targets\":[\"127.0.0.60\"]"));
+    write(&record("\"rrtype\":\"A\",\"targets\":[\"127.0.0.39\"]"));
     node.dns_file = true;
     node.start();
     assert_eq!((pop(&node), pop(&node)), ("first", "first"));

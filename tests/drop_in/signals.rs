@@ -22,7 +22,10 @@ impl Node {
         let log = log.expect("a file in the test's folder");
         let process = self.command().stdout(Stdio::null()).stderr(log).spawn_tied();
         let pid = self.process.insert(process.expect("the binary runs")).id();
-        until("the first statement", || (of_status(pid, "SigBlk")? & HANG_UP != 0).then_some(()));
+        until("the first statement", || {
+            let (held, caught) = (of_status(pid, "SigBlk")?, of_status(pid, "SigCgt")?);
+            ((held | caught) & HANG_UP != 0).then_some(())
+        });
         pid
     }
 

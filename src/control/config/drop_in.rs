@@ -486,8 +486,9 @@ mod tests {
         let shared = "[sites]\nlocal_site = two\nremote_site = three=e\n[cluster]\nnode = x\n";
         let Loaded { config, warnings } = drop_in(&[cluster, local, shared]).expect("fine");
         let membership = config.node.membership.expect("always one");
-        assert_eq!((membership.localhost.as_str(), &membership.nodes[..]), ("a", &["a", "b"][..]));
-        assert_eq!((&membership.leaving[..], membership.local_site.as_str()), (&["c"][..], "one"));
+        assert_eq!((&*membership.localhost, &*membership.local_site), ("a", "one"));
+        assert_eq!(membership.nodes, ["a", "b"]);
+        assert_eq!(membership.leaving, ["c"]);
         assert_eq!(membership.remote_sites.len(), 1);
         let told: Vec<&str> = warnings.iter().map(|told| told.split(':').next().unwrap()).collect();
         assert_eq!(told.iter().filter(|file| **file == "1.conf").count(), 2, "{warnings:?}");

@@ -69,9 +69,10 @@ impl ConfigFiles {
         // An error means an empty path. Opening the path reports it.
         let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let names = ini.map_or_else(StaticNamesFile::default, |files| StaticNamesFile {
-            path: files.names.as_ref().map_or(NAMES_FILE.into(), |path| {
-                whole(path).display().to_string()
-            }),
+            path: files
+                .names
+                .as_ref()
+                .map_or(NAMES_FILE.into(), |path| whole(path).display().to_string()),
             is_named: files.names.is_some(),
         });
         let ini = ini.map(|IniFiles { local, cluster, shared, .. }| {
@@ -151,7 +152,7 @@ impl ConfigFiles {
                     }
                 }
                 _ => {
-                    let text = read_file(path)?;
+                    let text = text_of(path, without_comments(read_bytes(path)?))?;
                     ini.get_or_insert_default().push((name, text));
                     seen.insert(path.clone());
                 }
@@ -194,16 +195,35 @@ impl ConfigFiles {
 
 /// Returns the text of a file. Reads at most one byte more than a configuration may have.
 fn read_file(path: &Path) -> Result<String, Problem> {
+    text_of(path, read_bytes(path)?)
+}
+
+fn read_bytes(path: &Path) -> Result<Vec<u8>, Problem> {
     let file = path.display().to_string();
-    let unreadable = |reason: String| Problem::Unreadable { file: file.clone(), reason };
     let read = regular_file::open(path)
         .and_then(|opened| regular_file::read_beyond(&opened, CONFIG_BYTES_MAX));
-    let bytes = read.map_err(|error| unreadable(error.to_string()))?;
-    if bytes.len() > CONFIG_BYTES_MAX {
-        return Err(Problem::TooLarge { file });
+    match read {
+        Err(error) => Err(Problem::Unreadable { file, reason: error.to_string() }),
+        Ok(bytes) if bytes.len() > CONFIG_BYTES_MAX => Err(Problem::TooLarge { file }),
+        Ok(bytes) => Ok(bytes),
     }
-    String::from_utf8(bytes).map_err(|error| {
-        unreadable(format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()))
+}
+
+/// Takes the comments out of an INI file: people write them in any encoding, and the original does
+/// not look at them.
+fn without_comments(mut bytes: Vec<u8>) -> Vec<u8> {
+    let mut is_comment = false;
+    bytes.retain(|byte| {
+        is_comment = *byte != b'\n' && (is_comment || *byte == b'#');
+        !is_comment
+    });
+    bytes
+}
+
+fn text_of(path: &Path, bytes: Vec<u8>) -> Result<String, Problem> {
+    String::from_utf8(bytes).map_err(|error| Problem::Unreadable {
+        file: path.display().to_string(),
+        reason: format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()),
     })
 }
 
@@ -213,8 +233,20 @@ mod tests {
 
     fn files(folder: &Path) -> ConfigFiles {
         let named = |name: &str| Some(folder.join(name));
-        let ini = IniFiles { local: named("l"), cluster: named("c"), shared: named("s"), names: None };
+        let ini =
+            IniFiles { local: named("l"), cluster: named("c"), shared: named("s"), names: None };
         ConfigFiles::new(None, Some(&ini), Vec::new(), Vec::new())
+    }
+
+    #[test]
+    fn comments_may_be_in_any_encoding() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut files = files(folder.path());
+        let write = |bytes: &[u8]| std::fs::write(folder.path().join("c"), bytes).expect("written");
+        write(b"# Jos\xe9's\n[cluster] # \xff\nlocalhost = a\n");
+        assert_eq!(files.load().expect("read").config.node.name, "a");
+        write(b"[cluster]\nlocalhost = a\xe9\n");
+        assert!(files.load().expect_err("no text").to_string().contains("is not UTF-8"));
     }
 
     #[test]

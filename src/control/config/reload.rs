@@ -369,7 +369,8 @@ mod tests {
         let path = folder.join("cluster");
         std::fs::write(&path, cluster).expect("written");
         let absent = Some(folder.join("absent"));
-        let ini = IniFiles { local: absent.clone(), cluster: Some(path), shared: absent, names: None };
+        let ini =
+            IniFiles { local: absent.clone(), cluster: Some(path), shared: absent, names: None };
         let mut files = ConfigFiles::new(None, Some(&ini), Vec::new(), Vec::new());
         let config = files.load().expect("a cluster").config;
         let view = View::build(None, &config.membership).expect("a cluster");

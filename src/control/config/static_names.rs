@@ -70,9 +70,8 @@ fn parse(bytes: &[u8]) -> Result<(StaticNames, Vec<String>), String> {
         let name = host.get("name").and_then(Value::as_str).filter(|name| is_name(name));
         let records = host.get("records").and_then(Value::as_array);
         let Some((name, records)) = name.zip(records) else {
-            wrong.push(format!(
-                "hostnames[{number}]: expected a \"name\" and an array \"records\""
-            ));
+            wrong
+                .push(format!("hostnames[{number}]: expected a \"name\" and an array \"records\""));
             continue;
         };
         if !seen.insert(name) {

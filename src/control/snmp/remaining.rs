@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::control::cluster::desk::ClusterDesk;
-use crate::node::meters::{CoreMeters, Meter};
+use crate::node::meters::CoreMeters;
 
 /// How often the node is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -102,15 +102,8 @@ mod tests {
         let began = Instant::now();
         let at = |ms: u64| began + Duration::from_millis(ms);
         let mut quiet = Quiet { since: began, last: None };
-        let starting = Look {
-            others: 2,
-            alive: 0,
-            suspect: 0,
-            dead: 0,
-            wanted: 0,
-            is_moving: false,
-            left: 0,
-        };
+        let starting =
+            Look { others: 2, alive: 0, suspect: 0, dead: 0, wanted: 0, is_moving: false, left: 0 };
         assert_eq!(quiet.take(at(0), starting), 1);
         assert_eq!(quiet.take(at(60_000), starting), 1, "no member has been heard of");
         let alive = Look { alive: 1, dead: 1, ..starting };
