@@ -7,6 +7,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    chronos::ring::hold_signals();
     chronos::ring::refuse_huge_pages();
     chronos::ring::keep_freed_memory();
     chronos::cli::run()

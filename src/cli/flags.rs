@@ -43,10 +43,11 @@ Examples:
   curl http://127.0.0.1:7254/status          what the node does
 
 Later wins: default, TOML file, INI files, environment, flags. INI files are those of the original
-service; its keys for thread counts, throttling, DNS and exceptions are accepted and mean nothing.
+service: of these the first that has a key decides, in the order cluster, local, shared. Its keys
+for thread counts, throttling, DNS and exceptions are accepted and mean nothing.
 
-SIGHUP reads members and sites again, SIGUSR1 compares all timers with the other members, SIGTERM
-and SIGINT stop.
+SIGHUP reads members and sites again, SIGUSR1 compares all timers with the other members, SIGUSR2
+reads the file of names again, SIGTERM and SIGINT stop.
 
 Exit codes:
     0  stopped in order (SIGTERM, SIGINT), or did what was asked
@@ -99,6 +100,17 @@ pub(super) enum Tool {
     Top(TopFlags),
     Completions(CompletionsFlags),
     Man(ManFlags),
+}
+
+impl Flags {
+    /// Whether the process becomes a node or a server of timestamps.
+    pub(super) fn runs_a_node(&self) -> bool {
+        match &self.command {
+            None => true,
+            Some(Tool::Timestamp(flags)) => flags.serves(),
+            Some(_) => false,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -45,8 +45,10 @@ use self::help::with_short_help;
 use self::near::explained;
 use self::node::{files_of, launch_node};
 use self::terminal::{fail, is_coloured, print};
+use crate::ring::let_signals_through;
 
-/// Runs the command line of this process to its end and returns the exit code.
+/// Runs the command line of this process to its end and returns the exit code. Signals that a node
+/// answers to are held ([`crate::ring::hold_signals`]) until it does.
 pub fn run() -> ExitCode {
     let matches = match with_short_help(Flags::command()).try_get_matches() {
         Ok(matches) => matches,
@@ -57,6 +59,9 @@ pub fn run() -> ExitCode {
         }
     };
     let flags = Flags::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    if !flags.runs_a_node() {
+        let_signals_through();
+    }
     ExitCode::from(match &flags.command {
         Some(Tool::Demo) => demo::run(),
         Some(Tool::Backup(flags)) => backup::run(flags),

@@ -48,7 +48,7 @@ struct DropInFlags {
     #[arg(long, value_name = "FILE")]
     shared_config_file: Option<PathBuf>,
 
-    /// Accepted and ignored: the system resolves names
+    /// Names that lead elsewhere (JSON), read again on SIGUSR2 [default: /etc/clearwater/dns.json]
     #[arg(long, value_name = "FILE")]
     dns_config_file: Option<PathBuf>,
 }
@@ -108,6 +108,7 @@ impl NodeFlags {
             local: local.clone(),
             cluster: cluster.clone(),
             shared: shared.clone(),
+            names: dns.clone(),
         })
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::log;
 use super::pid_file::{LOCK_PATIENCE, PidFile, PidFileError};
-use super::serve::{self, ServeError};
+use super::serve::{Control, ServeError};
 use crate::control::config::error::Origin;
 use crate::control::config::files::ConfigFiles;
 use crate::control::config::load::Loaded;
@@ -110,7 +110,12 @@ fn run(
 ) -> Result<(), LaunchError> {
     let Loaded { config, warnings } = loaded;
     // The lock comes before the log: a second process must not write into the log of the first.
-    let held = pid_file.map(|path| PidFile::take(path, LOCK_PATIENCE)).transpose()?;
+    let mut held = pid_file.map(|path| PidFile::lock(path, LOCK_PATIENCE)).transpose()?;
+    // The handlers come before the number: whoever reads it may send signals.
+    let control = Control::begin()?;
+    if let Some(held) = &mut held {
+        held.write()?;
+    }
     if let Some(file) = log_file {
         log::send_to(file)
             .map_err(|source| LaunchError::Log { file: file.display().to_string(), source })?;
@@ -135,5 +140,5 @@ fn run(
         let waited_ms = held.waited.as_millis() as u64;
         tracing::warn!(waited_ms, "the pid file was locked by a process that has ended since");
     }
-    Ok(serve::serve(&config, files, log_file, ready)?)
+    Ok(control.serve(&config, files, log_file, ready)?)
 }

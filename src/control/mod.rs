@@ -18,6 +18,8 @@ mod pid_file;
 mod recovery_progress;
 mod serve;
 mod shared;
+mod signals;
+mod snmp;
 mod tags;
 mod tenants;
 pub(crate) mod timestamp;

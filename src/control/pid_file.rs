@@ -54,7 +54,7 @@ pub(super) struct PidFile {
     /// How long the start waited for the lock.
     pub waited: Duration,
     /// Holds the lock.
-    _file: File,
+    file: File,
 }
 
 impl Drop for PidFile {
@@ -66,13 +66,12 @@ impl Drop for PidFile {
 }
 
 impl PidFile {
-    /// Takes the lock and writes the number of this process. Waits at most `patience` for another
-    /// process to give up the lock.
-    pub(super) fn take(path: &Path, patience: Duration) -> Result<PidFile, PidFileError> {
+    /// Takes the lock. Waits at most `patience` for another process to give up the lock.
+    pub(super) fn lock(path: &Path, patience: Duration) -> Result<PidFile, PidFileError> {
         let name = path.display().to_string();
         let unwritable = |source| PidFileError::Unwritable { file: name.clone(), source };
         let began = Instant::now();
-        let mut file = loop {
+        let file = loop {
             if let Some(file) = lock_file(path).map_err(unwritable)? {
                 break file;
             }
@@ -83,9 +82,15 @@ impl PidFile {
             thread::sleep(LOCK_LOOK);
         };
         let waited = began.elapsed();
+        Ok(PidFile { path: path.to_owned(), waited, file })
+    }
+
+    /// Writes the number of this process. Whoever reads it may send signals.
+    pub(super) fn write(&mut self) -> Result<(), PidFileError> {
         let number = format!("{}\n", std::process::id());
-        file.set_len(0).and_then(|()| file.write_all(number.as_bytes())).map_err(unwritable)?;
-        Ok(PidFile { path: path.to_owned(), waited, _file: file })
+        let written = self.file.set_len(0).and_then(|()| self.file.write_all(number.as_bytes()));
+        let file = self.path.display().to_string();
+        written.map_err(|source| PidFileError::Unwritable { file, source })
     }
 }
 
@@ -104,25 +109,31 @@ fn holder(path: &Path) -> String {
 mod tests {
     use super::*;
 
+    fn take(path: &Path, patience: Duration) -> Result<PidFile, PidFileError> {
+        let mut locked = PidFile::lock(path, patience)?;
+        locked.write()?;
+        Ok(locked)
+    }
+
     #[test]
     fn it_has_one_holder_and_goes_with_it() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("pid");
         // The text is longer than the number of any process. Nothing of it may be left.
         std::fs::write(&path, "123456789012345\n").expect("written");
-        let held = PidFile::take(&path, Duration::ZERO).expect("a lock that nobody has");
+        let held = take(&path, Duration::ZERO).expect("a lock that nobody has");
         let own = std::process::id();
         assert_eq!(std::fs::read_to_string(&path).expect("there"), format!("{own}\n"));
-        let refused = PidFile::take(&path, Duration::ZERO).expect_err("held").to_string();
+        let refused = take(&path, Duration::ZERO).expect_err("held").to_string();
         assert!(refused.contains(&format!("process {own} runs already")), "{refused}");
         drop(held);
         assert!(!path.exists());
         let precious = folder.path().join("precious");
         std::fs::write(&precious, "precious").expect("written");
         std::os::unix::fs::symlink(&precious, &path).expect("a link");
-        assert!(PidFile::take(&path, Duration::ZERO).is_err(), "a link");
+        assert!(take(&path, Duration::ZERO).is_err(), "a link");
         assert_eq!(std::fs::read_to_string(&precious).expect("there"), "precious");
-        let absent = PidFile::take(&folder.path().join("x/pid"), Duration::ZERO);
+        let absent = take(&folder.path().join("x/pid"), Duration::ZERO);
         let absent = absent.expect_err("no folder");
         assert!(absent.to_string().contains("--pidfile"), "{absent}");
     }
@@ -131,12 +142,12 @@ mod tests {
     fn a_holder_that_ends_is_waited_for() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("pid");
-        let held = PidFile::take(&path, Duration::ZERO).expect("a lock that nobody has");
+        let held = take(&path, Duration::ZERO).expect("a lock that nobody has");
         let ends = thread::spawn(move || {
             thread::sleep(Duration::from_millis(200));
             drop(held);
         });
-        let taken = PidFile::take(&path, Duration::from_secs(60)).expect("it ended");
+        let taken = take(&path, Duration::from_secs(60)).expect("it ended");
         ends.join().expect("no panic");
         assert!(taken.waited >= LOCK_LOOK, "{:?}", taken.waited);
         assert!(path.exists(), "the file is that of the second");

@@ -3,16 +3,19 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{error, info, warn};
 
 use super::log;
+use super::signals::{NodeEvent, Signals};
+use super::snmp::{remaining, subagent};
 use crate::control::admin::alarm_board::AlarmBoard;
 use crate::control::admin::alarms;
 use crate::control::admin::api::{self, AdminState};
@@ -41,9 +44,6 @@ use crate::node::settings::PeerTls;
 use crate::node::{self, NodeHandle, StartError};
 use crate::tls::connector::{ClientMaterial, Connector, Trust};
 
-/// How often the control thread looks at the cores. Costs 4 wake-ups a second; a core that failed
-/// is noticed within 250 ms.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How often the files that the configuration names are looked at. A change is taken after one more
 /// look, in which nothing has changed. Costs a call of the kernel for each file.
 const LOOK_AT_FILES_EVERY: Duration = Duration::from_secs(1);
@@ -85,33 +85,54 @@ pub(crate) enum ServeError {
     Hangs,
 }
 
-/// Runs a node until a signal stops it. `Ok` is an orderly stop. A second signal ends the process
-/// at once with code 130. `files` are read again on SIGHUP. `log_file` is the log file of a daemon;
-/// it is opened again on SIGHUP. `ready` is called once all cores serve.
-pub(super) fn serve(
-    config: &Config,
-    files: ConfigFiles,
-    log_file: Option<&Path>,
-    ready: impl FnOnce(),
-) -> Result<(), ServeError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(ServeError::Control)?;
-    let end = runtime.block_on(live(config, files, log_file, ready));
-    // A thread of the runtime may still wait for a core that hangs. Do not wait for that thread.
-    runtime.shutdown_background();
-    end
+/// The control thread, before it has a node.
+pub(super) struct Control {
+    runtime: Runtime,
+    signals: Signals,
+}
+
+impl Control {
+    /// Installs the handlers of signals. Called before anything tells others that this process is
+    /// there: who knows its number may send signals. A signal that arrives during the start waits
+    /// until the node runs.
+    pub(super) fn begin() -> Result<Self, ServeError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(ServeError::Control)?;
+        let signals = {
+            let _within = runtime.enter();
+            Signals::install().map_err(ServeError::Control)?
+        };
+        Ok(Self { runtime, signals })
+    }
+
+    /// Runs a node until a signal stops it. `Ok` is an orderly stop. A second signal ends the
+    /// process at once with code 130. `files` are read again on SIGHUP. `log_file` is the log file
+    /// of a daemon; it is opened again on SIGHUP. `ready` is called once all cores serve.
+    pub(super) fn serve(
+        self,
+        config: &Config,
+        files: ConfigFiles,
+        log_file: Option<&Path>,
+        ready: impl FnOnce(),
+    ) -> Result<(), ServeError> {
+        let Self { runtime, signals } = self;
+        let end = runtime.block_on(live(config, files, signals, log_file, ready));
+        // A thread of the runtime may still wait for a core that hangs. Do not wait for that
+        // thread.
+        runtime.shutdown_background();
+        end
+    }
 }
 
 async fn live(
     config: &Config,
     files: ConfigFiles,
+    mut signals: Signals,
     log_file: Option<&Path>,
     ready: impl FnOnce(),
 ) -> Result<(), ServeError> {
-    // Signals are installed first: a signal that arrives during the start must not be lost.
-    let mut signals = Signals::install().map_err(ServeError::Control)?;
     let doors = open_doors(config).await?;
     // Problems of timestamps are told before anything listens.
     let timestamps = &config.timestamp;
@@ -154,6 +175,7 @@ async fn live(
     }
     tokio::spawn(tenants::watch(tenants));
     spawn_watchers(&view, board);
+    spawn_subagent(config, &view);
     if let Some(keeper) = &mut keeper {
         keeper.begun().await;
     }
@@ -193,6 +215,19 @@ fn spawn_watchers(view: &NodeView, alarm_board: AlarmBoard) {
     tokio::spawn(peer_news::watch(view.cluster.clone(), view.meters.clone()));
     tokio::spawn(recovery_progress::tell(view.meters.clone()));
     tokio::spawn(long_work::watch(view.cluster.clone(), view.meters.clone()));
+}
+
+/// Tells the machine's SNMP daemon how much of a resynchronisation is left, where one is named.
+fn spawn_subagent(config: &Config, view: &NodeView) {
+    let socket = config.admin.agentx_socket.clone();
+    if socket.is_empty() || !config.node.serves_timers {
+        return;
+    }
+    // Nobody is told that nothing is left before somebody has looked.
+    let remaining = Arc::new(AtomicU32::new(1));
+    let (cluster, meters) = (view.cluster.clone(), view.meters.clone());
+    tokio::spawn(remaining::watch(cluster, meters, Arc::clone(&remaining)));
+    tokio::spawn(subagent::serve(socket, remaining));
 }
 
 /// A node that serves.
@@ -248,6 +283,10 @@ impl Running<'_> {
                     info!("SIGUSR1: comparing all timers with the other members");
                     self.view.cluster.resynchronise();
                 }
+                NodeEvent::Names => {
+                    info!("SIGUSR2: reading the file of names again");
+                    self.view.cluster.read_names();
+                }
             }
         }
     }
@@ -288,6 +327,12 @@ fn source(
     let configuration = told.configuration.clone();
     let tell = tell(node.commander(), told);
     tokio::spawn(look_at_files(Arc::clone(&reloader), tell.clone()));
+    let (named, tell_names) = (Arc::clone(&reloader), tell.clone());
+    let read_names = move || {
+        let mut reloader = named.lock().unwrap_or_else(PoisonError::into_inner);
+        reloader.read_names();
+        tell_names(&mut reloader);
+    };
     let reload = move || {
         let mut reloader = reloader.lock().unwrap_or_else(PoisonError::into_inner);
         let view = reloader.reload()?;
@@ -303,6 +348,7 @@ fn source(
         file,
         admin_addresses: config.admin.cluster.clone(),
         reload: Box::new(reload),
+        read_names: Box::new(read_names),
         originals: Box::new(move || progress.progress()),
         resynchronise: Box::new(move || originals.resynchronise()),
     }
@@ -545,65 +591,5 @@ fn reopen(log_file: Option<&Path>) {
     {
         // Standard error is still the former file.
         error!("cannot log to {}: {problem}; the former file goes on", file.display());
-    }
-}
-
-/// What the control thread hears while the node runs.
-enum NodeEvent {
-    /// SIGTERM, SIGINT.
-    Stop,
-    /// A core has ended by itself.
-    Failed,
-    /// The keeper of timestamps has ended by itself, in a process that serves nothing else.
-    KeeperFailed,
-    /// SIGHUP.
-    Reload,
-    /// SIGUSR1.
-    Resynchronise,
-}
-
-/// The signals that a node answers to.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
-    resynchronise: Signal,
-}
-
-impl Signals {
-    fn install() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-            resynchronise: signal(SignalKind::user_defined1())?,
-        })
-    }
-
-    /// Returns on SIGTERM or SIGINT.
-    async fn stop_asked(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => info!("SIGTERM"),
-            _ = self.interrupt.recv() => info!("SIGINT"),
-        }
-    }
-
-    /// Returns the next signal, or the failure of a core.
-    async fn next(&mut self, node: &NodeHandle) -> NodeEvent {
-        let mut look = interval(LOOK_EVERY);
-        loop {
-            tokio::select! {
-                // The order matters: a signal sent before the signal to stop is answered first.
-                biased;
-                _ = self.hang_up.recv() => return NodeEvent::Reload,
-                _ = self.resynchronise.recv() => return NodeEvent::Resynchronise,
-                _ = self.terminate.recv() => { info!("SIGTERM"); return NodeEvent::Stop; }
-                _ = self.interrupt.recv() => { info!("SIGINT"); return NodeEvent::Stop; }
-                _ = look.tick() => if node.has_failed() {
-                    error!("a core has failed");
-                    return NodeEvent::Failed;
-                }
-            }
-        }
     }
 }

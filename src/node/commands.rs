@@ -16,6 +16,7 @@ use crate::node::clients::tokens::Tokens;
 use crate::node::destinations::{DestinationRules, Survey};
 use crate::node::list_orders::ListOrder;
 use crate::node::meters::CoreMeters;
+use crate::node::resolver::statics::StaticNames;
 use crate::node::settings::PeerTls;
 use crate::ring::Waker;
 use crate::tls::acceptor::Acceptor;
@@ -54,6 +55,8 @@ pub enum Command {
     Signer(Arc<Signer>),
     /// Take the rules of where callbacks may go, read again.
     Rules(Arc<Rules>),
+    /// Take which names lead elsewhere, read again, and look all names up anew.
+    StaticNames(Arc<StaticNames>),
     /// Take what connections to `https` servers are dialled with; `None`: this node believes no
     /// authority. Those that stand are closed, at once or when their request is over.
     Connector(Option<Arc<Connector>>),

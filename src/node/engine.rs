@@ -327,6 +327,10 @@ impl Engine {
                 Command::Rules(rules) => {
                     self.change_destinations(|them| them.rules = Rules::clone(&rules));
                 }
+                Command::StaticNames(names) => {
+                    self.resolver.set_statics(names);
+                    self.callbacks.forget_addresses(&mut self.ring);
+                }
                 Command::Acceptor(acceptor) => self.clients.handshakes.acceptor = Some(acceptor),
                 Command::PeerTls(tls) => {
                     self.clients.set_peer_tls(tls.as_ref());

@@ -373,6 +373,8 @@ meters! {
     timers_lacking: Gauge,
     /// Copies of peers refused here for lack of room.
     copies_refused: Counter,
+    /// Offers of peers for timers, or states of timers, that this node lacked.
+    copies_wanted: Counter,
     /// Whether one was refused in the last 20 s: 1 or 0.
     node_full: Gauge,
     /// Walks through all records that go on: resynchronisation or rebalancing.

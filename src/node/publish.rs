@@ -58,6 +58,7 @@ pub fn publish(engine: &mut Engine) -> bool {
     meters.writes_waiting.set(counted.writes_waiting);
     meters.pops_handed_over.set(counted.handed_over);
     meters.copies_refused.set(counted.copies_refused);
+    meters.copies_wanted.set(counted.copies_wanted);
     meters.node_full.set(counted.is_full);
     meters.peer_messages_refused.set(counted.refused_by_peers);
     meters.future_versions.set(counted.future_versions);

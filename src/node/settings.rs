@@ -14,6 +14,7 @@ use crate::node::callbacks::listeners::Reserved;
 use crate::node::callbacks::policy::Rules;
 use crate::node::callbacks::signing::Signer;
 use crate::node::clients::tokens::Tokens;
+use crate::node::resolver::statics::StaticNames;
 use crate::tls::acceptor::Acceptor;
 use crate::tls::connector::Connector;
 use crate::tls::nodes::Nodes;
@@ -64,6 +65,8 @@ pub struct NodeSettings {
     pub connector: Option<Arc<Connector>>,
     /// Where callbacks may go.
     pub rules: Rules,
+    /// Names that the operator has given targets or addresses.
+    pub static_names: Arc<StaticNames>,
     /// How much may be asked of callback servers, at the start.
     pub destinations: Arc<DestinationTable>,
     /// The members at the start. `None`: this node alone.
@@ -214,6 +217,7 @@ impl Default for NodeSettings {
             signer: None,
             connector: None,
             rules: Rules::default(),
+            static_names: Arc::default(),
             destinations: Arc::default(),
             membership: None,
             cluster: ClusterLimits::default(),

@@ -22,6 +22,7 @@ mod memory;
 mod probe;
 mod process;
 mod random;
+mod signals;
 mod sockets;
 mod token;
 mod traffic;
@@ -48,5 +49,6 @@ pub use process::{
     write_standard_error,
 };
 pub use random::unpredictable;
+pub use signals::{hold_signals, ignore_meaningless_signals, let_signals_through};
 pub use uring::{FarEnds, Ring, RingConfig};
 pub use waker::{Mailbox, Waker};

@@ -89,6 +89,8 @@ pub struct Counters {
     pub future_versions: u64,
     /// Copies of peers refused here for lack of room.
     pub copies_refused: u64,
+    /// Offers of peers for timers, or states of timers, that this node lacked.
+    pub copies_wanted: u64,
     /// Whether a copy was refused lately for lack of room (0 or 1).
     pub is_full: u64,
     /// Timers that lack a copy now: a node that is to hold them has no room.

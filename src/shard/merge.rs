@@ -42,7 +42,9 @@ impl Shard {
             PeerMessage::Standing(standing) | PeerMessage::Trying(standing) => {
                 let is_trying = matches!(message, PeerMessage::Trying(_));
                 let result = self.merge_standing(now, teller, (&standing, is_trying), outbox);
-                if result != PeerResult::Wanted {
+                if result == PeerResult::Wanted {
+                    self.counters.copies_wanted += 1;
+                } else {
                     self.note_told(standing.id);
                 }
                 self.as_stored(now, standing.id, result, outbox)

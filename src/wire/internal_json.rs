@@ -376,7 +376,8 @@ fn read_statistics<'a>(cursor: &mut Cursor<'_, 'a>) -> (Tags<'a>, u32) {
             continue;
         };
         for _ in 0..len {
-            let is_kept = read_tag(&mut value.value()).is_ok_and(|tag| tags.push(tag));
+            let is_kept = |tag: Tag<'a>| tag.count == 0 || tags.push(tag);
+            let is_kept = read_tag(&mut value.value()).is_ok_and(is_kept);
             dropped += u32::from(!is_kept);
         }
     }

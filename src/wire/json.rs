@@ -306,8 +306,7 @@ impl<'a> Cursor<'_, 'a> {
             Node::Static(StaticNode::U64(count)) => u32::try_from(count).ok(),
             _ => None,
         }
-        .filter(|&count| count != 0)
-        .ok_or_else(|| DocumentError::unexpected(path, "a whole number from 1 to 4294967295", node))
+        .ok_or_else(|| DocumentError::unexpected(path, "a whole number from 0 to 4294967295", node))
     }
 }
 

@@ -156,9 +156,11 @@ impl PlainTimer {
             })?;
             let kind = kind.filter(|it| (1..=TAG_BYTES_MAX as u32).contains(&(it.end - it.begin)));
             let kind = kind.filter(|it| !it.has_escapes);
-            let count = u32::try_from(count).ok().filter(|count| *count > 0);
-            *self.tags.get_mut(self.tags_len)? = (kind?, count?);
-            self.tags_len += 1;
+            let (kind, count) = (kind?, u32::try_from(count).ok()?);
+            if count > 0 {
+                *self.tags.get_mut(self.tags_len)? = (kind, count);
+                self.tags_len += 1;
+            }
             match reader.next()? {
                 b',' => {}
                 b']' => return Some(()),
@@ -381,7 +383,6 @@ mod tests {
         for (part, other) in [
             ("3600", "03600"),
             ("3600", ""),
-            ("\"count\":2", "\"count\":0"),
             ("\"count\":2", "\"count\":4294967296"),
             ("\"CALL\"", "\"\""),
             ("\"http://ralf:10888/call-id/1?x=y\"", "\"\""),
@@ -400,6 +401,11 @@ mod tests {
         }
         assert_eq!(both(&format!("{USUAL}x")), (false, false));
         assert_eq!(both(&format!("{USUAL}\0")), (false, false));
+    }
+
+    #[test]
+    fn a_count_of_zero_is_read_and_not_kept() {
+        assert_eq!(both(&USUAL.replace("\"count\":2", "\"count\":0")), (true, true));
     }
 
     #[test]

@@ -236,19 +236,22 @@ fn read_statistics<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<Tags<'a>, Document
     Ok(tags.unwrap_or(Tags::none()))
 }
 
-/// Reads the tags. A name that comes several times counts each time.
+/// Reads the tags. A name that comes several times counts each time. A count of 0 adds nothing and
+/// is not kept: clients of the original send it for what a timer may count later.
 fn read_tags<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<Tags<'a>, DocumentError> {
     const TAG_INFO: &str = "statistics.tag-info";
     let len = cursor.array(TAG_INFO, "an array of objects")?;
     let mut tags = Tags::none();
     for _ in 0..len {
-        if !tags.push(read_tag(cursor)?) {
+        let tag = read_tag(cursor)?;
+        if tag.count != 0 && !tags.push(tag) {
             return Err(DocumentError::told("statistics.tag-info: expected at most 16 tags"));
         }
     }
     Ok(tags)
 }
 
+/// Reads one tag. Its count may be 0.
 pub(super) fn read_tag<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<Tag<'a>, DocumentError> {
     const TYPE: &str = "statistics.tag-info.type";
     const COUNT: &str = "statistics.tag-info.count";

@@ -217,10 +217,10 @@ fn wrong_types_name_the_member() {
 
 #[test]
 fn tags() {
-    for wrong in ["0", "-1", "1.0", "1.5", "4294967296", r#""1""#, "null"] {
+    for wrong in ["-1", "1.0", "1.5", "4294967296", r#""1""#, "null"] {
         let text = refusal(with_tags(&format!(r#"[{{"type":"A","count":{wrong}}}]"#)));
         assert!(
-            text.starts_with("statistics.tag-info.count: expected a whole number from 1"),
+            text.starts_with("statistics.tag-info.count: expected a whole number from 0"),
             "{text}"
         );
     }
@@ -236,6 +236,24 @@ fn tags() {
         let mut body = good.into_bytes();
         parse_timer(&mut body, &mut JsonScratch::default()).expect("within the bounds");
     }
+}
+
+/// As clients of the original write what a timer may count later.
+#[test]
+fn a_count_of_zero_adds_nothing() {
+    let tags = |text: &str| {
+        let mut body = with_tags(text).into_bytes();
+        let mut scratch = JsonScratch::default();
+        let document = parse_timer(&mut body, &mut scratch).expect("within the bounds");
+        let tags = document.tags.as_slice().iter();
+        tags.map(|tag| format!("{}={}", tag.kind, tag.count)).collect::<Vec<_>>()
+    };
+    let registration =
+        r#"[{"type":"BIND","count":1},{"type":"REG","count":1},{"type":"SUB","count":0}]"#;
+    assert_eq!(tags(registration), ["BIND=1", "REG=1"]);
+    assert_eq!(tags(r#"[{"type":"SUB","count":0}]"#), [""; 0]);
+    let many = vec![r#"{"type":"SUB","count":0}"#; 17].join(",");
+    assert_eq!(tags(&format!(r#"[{many},{{"type":"REG"}}]"#)), ["REG=1"], "they take no place");
 }
 
 #[test]

@@ -316,7 +316,7 @@ fn what_no_node_sends_is_refused_and_the_node_lives() {
     client.request("DELETE", "/timers/references", too_high).assert_refusal(400, "Index", too_high);
     // Malformed tags of a node are dropped, and the timer is held. Malformed tags of a client are
     // refused.
-    let tags = "\"tag-info\":[{\"type\":\"CALL\",\"count\":0},{\"type\":\"CALL\"}]";
+    let tags = "\"tag-info\":[{\"type\":\"CALL\",\"count\":-1},{\"type\":\"CALL\"}]";
     let (_, body) = good.split_once("\r\n\r\n").expect("a head");
     let body = body.replace("\"tag-info\":[]", tags);
     assert_eq!(client.request("PUT", "/timers/0000000000000008-2", &body).status, 200);

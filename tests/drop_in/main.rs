@@ -1,5 +1,11 @@
 //! A node in place of one of the original service: its flags, INI files, pid file, daemon and
-//! signals (docs/compat/timer-service.md §2), as an existing deployment uses them.
+//! signals (docs/compat/timer-service.md §2), as an existing deployment uses them. What public
+//! deployments have and send stands in [`corpus`], in our own words and with other addresses.
+
+mod corpus;
+mod names;
+mod signals;
+mod snmp;
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -23,6 +29,8 @@ struct Node {
     process: Option<Child>,
     /// Its pid file names a daemon that this test started and has not seen end.
     daemon: Option<Guard>,
+    /// Whether `dns.json` is named.
+    dns_file: bool,
 }
 
 impl Drop for Node {
@@ -56,7 +64,7 @@ impl Node {
         let free = || SocketAddr::new(host, ports::free_port(&[host]));
         let (bind, admin) = (free(), free());
         let folder = tempfile::Builder::new().prefix("chronos-drop-in-").tempdir().expect("room");
-        let node = Node { folder, bind, admin, process: None, daemon: None };
+        let node = Node { folder, bind, admin, process: None, daemon: None, dns_file: false };
         let (ip, port) = (bind.ip(), bind.port());
         node.write(
             "local",
@@ -97,6 +105,9 @@ impl Node {
             ("--pidfile", "pid"),
         ] {
             command.arg(flag).arg(self.file(what));
+        }
+        if self.dns_file {
+            command.arg("--dns-config-file").arg(self.file("dns.json"));
         }
         command.env_clear().stdin(Stdio::null());
         command

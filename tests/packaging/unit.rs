@@ -4,24 +4,32 @@ use kit::documents::{files_below, read, root};
 
 use crate::{chronos, other};
 
+/// The units of packages, with the packages' path of the program.
 pub fn unit_is_that_of_tuning() {
-    let said = other("sh", &["packaging/unit"]).expect("sh is there");
-    let known = |text: &str, wanted: &str| text.lines().filter(|line| *line == wanted).count();
-    for line in read("tuning/chronos.service").lines().filter(|line| !line.starts_with('#')) {
-        if line.starts_with("CPUAffinity=") {
-            continue;
-        }
-        let line = line.replace("/usr/local/bin/", "/usr/bin/");
-        assert!(known(&said, &line) > 0, "the unit of packages lacks: {line}");
-    }
-    assert!(!said.contains("CPUAffinity=1") || said.contains("# One pinned"), "{said}");
-    assert!(!said.contains("/usr/local"), "{said}");
+    let build = read("packaging/build");
     let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("chronos.service");
-    std::fs::write(&file, said).expect("a file");
-    let path = file.to_str().expect("plain");
-    let threshold = "--threshold=20";
-    other("systemd-analyze", &["security", "--no-pager", "--offline=true", threshold, path]);
+    for unit in ["chronos.service", "chronos-original.service"] {
+        // No package takes a unit as it is in tuning/, where it names /usr/local/bin.
+        assert!(!build.contains(&format!("tuning/{unit}")), "{unit} goes into packages as it is");
+        let said = other("sh", &["packaging/unit", unit]).expect("sh is there");
+        let known = |text: &str, wanted: &str| text.lines().filter(|line| *line == wanted).count();
+        for line in read(&format!("tuning/{unit}")).lines().filter(|line| !line.starts_with('#')) {
+            if line.starts_with("CPUAffinity=") {
+                continue;
+            }
+            let line = line.replace("/usr/local/bin/", "/usr/bin/");
+            assert!(known(&said, &line) > 0, "{unit} of packages lacks: {line}");
+        }
+        assert!(!said.contains("CPUAffinity=1") || said.contains("# One pinned"), "{said}");
+        assert!(!said.contains("/usr/local"), "{said}");
+        let file = folder.path().join(unit);
+        std::fs::write(&file, said).expect("a file");
+        let path = file.to_str().expect("plain");
+        let threshold = "--threshold=20";
+        other("systemd-analyze", &["security", "--no-pager", "--offline=true", threshold, path]);
+    }
+    let usual = other("sh", &["packaging/unit"]).expect("sh is there");
+    assert_eq!(usual, other("sh", &["packaging/unit", "chronos.service"]).expect("sh is there"));
 }
 
 pub fn configuration_is_safe() {

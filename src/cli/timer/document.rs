@@ -301,7 +301,7 @@ fn tag(text: &str) -> Result<Value, String> {
         None => Ok(json!({ "type": text })),
         Some((kind, count)) => {
             let count: u32 = count.parse().map_err(|_| {
-                "expected TYPE, or TYPE=COUNT with a count from 1 to 4294967295".to_owned()
+                "expected TYPE, or TYPE=COUNT with a count from 0 to 4294967295".to_owned()
             })?;
             Ok(json!({ "type": kind, "count": count }))
         }

@@ -70,6 +70,13 @@ enum TimestampCommand {
     Bench(BenchFlags),
 }
 
+impl TimestampFlags {
+    /// Whether the command is a server, which answers to signals as a node does.
+    pub(super) fn serves(&self) -> bool {
+        matches!(self.command, TimestampCommand::Serve(_))
+    }
+}
+
 /// Runs one of the commands; returns the exit code.
 pub(super) fn run(flags: &TimestampFlags) -> u8 {
     match &flags.command {

@@ -43,6 +43,8 @@ pub(crate) struct Source {
     pub admin_addresses: Vec<String>,
     /// Reads the configuration again, as on SIGHUP.
     pub reload: Reload,
+    /// Reads the file of names again, as on SIGUSR2.
+    pub read_names: Box<dyn Fn() + Send + Sync>,
     /// Reads the timers of original nodes again. The cores do the rest of SIGUSR1.
     pub resynchronise: Box<dyn Fn() + Send + Sync>,
     /// Returns what was read from original nodes so far.
@@ -136,6 +138,13 @@ impl ClusterDesk {
                 state.reload_error = Some((error.clone(), Instant::now()));
                 Err(OrderError::Refused(format!("the configuration stays as it was: {error}")))
             }
+        }
+    }
+
+    /// Reads the file of names again, as SIGUSR2 does.
+    pub(crate) fn read_names(&self) {
+        if let Some(source) = self.source.get() {
+            (source.read_names)();
         }
     }
 
@@ -528,6 +537,7 @@ mod tests {
             file: MembershipFile::Toml(path.to_owned()),
             admin_addresses: vec!["127.0.0.1:7254".into()],
             reload: reload_from(path.to_owned()),
+            read_names: Box::new(|| {}),
             resynchronise: Box::new(|| {}),
             originals: Box::new(ReadingProgress::default),
         });

@@ -15,6 +15,8 @@ use super::value::{Mismatch, Value, ValueKind, quote};
 
 /// Port of the original service.
 const PORT: u16 = 7253;
+/// Where the original finds the machine's SNMP daemon: the default of net-snmp.
+const AGENTX_SOCKET: &str = "/var/agentx/master";
 
 /// What a key of the original means here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +25,8 @@ enum Meaning {
     Key(&'static str, &'static str),
     /// One item of a list of Chronos: section and name. A repeated key adds an item.
     Item(&'static str, &'static str),
+    /// Another site, as `name=address`: an item of `[sites] remote`.
+    Site,
     /// The address that clients connect to, without its port.
     BindAddress,
     /// The port of the address that clients connect to.
@@ -34,8 +38,8 @@ enum Meaning {
     Nothing,
 }
 
-/// Every key of the original: section, name, meaning.
-const MEANINGS: [(&str, &str, Meaning); 25] = [
+/// Every key of the original, of any of its versions: section, name, meaning.
+const MEANINGS: [(&str, &str, Meaning); 26] = [
     ("http", "bind-address", Meaning::BindAddress),
     ("http", "bind-port", Meaning::BindPort),
     ("http", "threads", Meaning::Nothing),
@@ -50,7 +54,7 @@ const MEANINGS: [(&str, &str, Meaning); 25] = [
     ("logging", "folder", Meaning::Key("log", "folder")),
     ("logging", "level", Meaning::Level),
     ("sites", "local_site", Meaning::Key("sites", "local")),
-    ("sites", "remote_site", Meaning::Item("sites", "remote")),
+    ("sites", "remote_site", Meaning::Site),
     ("sites", "replicate_timers_across_sites", Meaning::Key("sites", "replicate_across")),
     ("throttling", "target_latency", Meaning::Nothing),
     ("throttling", "max_tokens", Meaning::Nothing),
@@ -61,6 +65,7 @@ const MEANINGS: [(&str, &str, Meaning); 25] = [
     ("dns", "timeout", Meaning::Nothing),
     ("dns", "port", Meaning::Nothing),
     ("exceptions", "max_ttl", Meaning::Nothing),
+    ("alarms", "enabled", Meaning::Nothing),
 ];
 
 /// Returns the defaults of the original: all addresses, a cluster of 127.0.0.1:7253 alone, no admin
@@ -70,6 +75,7 @@ pub(crate) fn defaults() -> Config {
     config.node.listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
     config.membership.localhost = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)).to_string();
     config.admin.enabled = false;
+    config.admin.agentx_socket = AGENTX_SOCKET.into();
     config.node.callbacks.timer_headers = false;
     config.is_drop_in = true;
     config
@@ -84,7 +90,15 @@ pub(crate) fn open_admin_if_asked(config: &mut Config) {
     }
 }
 
-/// Reads the files in their order. A key that stands twice keeps its first value.
+/// Takes this node's own site out of the other sites: deployments give all sites one list.
+pub(crate) fn leave_out_local_site(config: &mut Config) {
+    let members = &mut config.membership;
+    members.remote_sites.retain(|(name, _)| *name != members.local_site);
+}
+
+/// Reads the files in their order. The first file that has a key decides it, as in the original:
+/// lists of several files are not joined. Within a file a repeated key is a list, or keeps its
+/// first value.
 pub(crate) fn read(loader: &mut Loader, files: &[(String, String)]) {
     let mut found = Collected::default();
     for (name, text) in files {
@@ -104,8 +118,8 @@ pub(crate) fn read(loader: &mut Loader, files: &[(String, String)]) {
     found.finish(loader);
 }
 
-/// Values that go into the configuration only after the last line: an address made of two keys, and
-/// lists.
+/// What the files say. An address made of two keys, and lists, go into the configuration after the
+/// last line.
 #[derive(Default)]
 struct Collected {
     address: Option<(IpAddr, Origin)>,
@@ -118,6 +132,10 @@ struct List {
     key: (&'static str, &'static str),
     items: Vec<String>,
     origin: Origin,
+    /// The file that has the list.
+    file: String,
+    /// Another file with the list, of which the operator has been told.
+    ignored: Option<String>,
 }
 
 impl Collected {
@@ -135,16 +153,19 @@ impl Collected {
             Meaning::Key(section, name) => self.put((section, name), loader, entry, origin),
             Meaning::Item(section, name) => {
                 let item = entry.value.to_owned();
-                match self.lists.iter_mut().find(|list| list.key == (section, name)) {
-                    Some(list) => list.items.push(item),
-                    None => {
-                        self.lists.push(List { key: (section, name), items: vec![item], origin });
-                    }
-                }
+                self.add((section, name), loader, (file, entry, item), origin);
             }
+            Meaning::Site => match site_of(entry.value) {
+                Some(site) => self.add(("sites", "remote"), loader, (file, entry, site), origin),
+                None => loader.warn(format!(
+                    "{origin}: [sites] remote_site: expected name=address, found {}; no such site \
+                     is reached",
+                    quote(entry.value)
+                )),
+            },
             Meaning::Nothing => {}
             Meaning::BindAddress | Meaning::BindPort | Meaning::Level => {
-                if self.is_first(loader, (section, name), &origin) {
+                if self.is_first(loader, (section, name), (entry, &origin)) {
                     self.put_special(loader, meaning, entry.value, origin);
                 }
             }
@@ -158,15 +179,38 @@ impl Collected {
         entry: &IniEntry<'_>,
         origin: Origin,
     ) {
-        if self.is_first(loader, named, &origin) {
+        if self.is_first(loader, named, (entry, &origin)) {
             let key = find(named.0, named.1).expect("meanings are keys of the table");
-            let value = match entry.value {
-                // The original's words for true and false.
-                "yes" | "on" | "1" if key.kind == ValueKind::Boolean => "true",
-                "no" | "off" | "0" if key.kind == ValueKind::Boolean => "false",
-                value => value,
+            let value = match key.kind {
+                ValueKind::Boolean => boolean(entry.value),
+                _ => entry.value,
             };
             loader.put_read(key, key.kind.read_text(value), origin);
+        }
+    }
+
+    /// Adds an item to a list, unless an earlier file has the list.
+    fn add(
+        &mut self,
+        key: (&'static str, &'static str),
+        loader: &mut Loader,
+        (file, entry, item): (&str, &IniEntry<'_>, String),
+        origin: Origin,
+    ) {
+        if item.is_empty() {
+            let IniEntry { section, name, .. } = entry;
+            return loader.warn(format!("{origin}: [{section}] {name} is empty (ignored)"));
+        }
+        let list = self.lists.iter_mut().find(|list| list.key == key);
+        let Some(list) = list else {
+            let (items, file) = (vec![item], file.to_owned());
+            return self.lists.push(List { key, items, origin, file, ignored: None });
+        };
+        if list.file == file {
+            list.items.push(item);
+        } else if list.ignored.as_deref() != Some(file) {
+            list.ignored = Some(file.to_owned());
+            loader.warn(already(entry, &origin, &list.origin));
         }
     }
 
@@ -176,12 +220,10 @@ impl Collected {
         &mut self,
         loader: &mut Loader,
         key: (&'static str, &'static str),
-        origin: &Origin,
+        (entry, origin): (&IniEntry<'_>, &Origin),
     ) -> bool {
         if let Some((_, first)) = self.singles.iter().find(|(known, _)| *known == key) {
-            let (section, name) = key;
-            loader
-                .warn(format!("{origin}: [{section}] {name} is set at {first} already (ignored)"));
+            loader.warn(already(entry, origin, first));
             return false;
         }
         self.singles.push((key, origin.clone()));
@@ -237,7 +279,7 @@ impl Collected {
             membership.joining.clear();
             membership.leaving.clear();
         }
-        for List { key: (section, name), items, origin } in self.lists {
+        for List { key: (section, name), items, origin, .. } in self.lists {
             let key = find(section, name).expect("meanings are keys of the table");
             let read = key.kind.read_texts(items).map_err(|mismatch| Mismatch {
                 expected: format!("{}, one in each line", mismatch.expected),
@@ -248,16 +290,36 @@ impl Collected {
     }
 }
 
-/// Returns the log level of Chronos for a level of the original (0 errors to 5 debug,
-/// docs/compat/timer-service.md §2).
-fn level_of(text: &str) -> Option<&'static str> {
-    match text {
-        "0" => Some("error"),
-        "1" => Some("warn"),
-        "2" | "3" => Some("info"),
-        "4" | "5" => Some("debug"),
-        _ => None,
+/// Returns `name=address`, if the original reads the text so.
+fn site_of(text: &str) -> Option<String> {
+    let mut halves = text.split('=').filter(|half| !half.is_empty());
+    let (name, address) = (halves.next()?, halves.next()?);
+    halves.next().is_none().then(|| format!("{name}={address}"))
+}
+
+/// The original's words for true and false, in either case; nothing at all means true.
+fn boolean(text: &str) -> &str {
+    match text.to_ascii_lowercase().as_str() {
+        "" | "yes" | "on" | "1" | "true" => "true",
+        "no" | "off" | "0" | "false" => "false",
+        _ => text,
     }
+}
+
+/// Returns the log level of Chronos for a level of the original (0 errors to 5 debug,
+/// docs/compat/timer-service.md §2). The original takes a level beyond these for the nearest.
+fn level_of(text: &str) -> Option<&'static str> {
+    match text.parse::<i32>().ok()? {
+        ..=0 => Some("error"),
+        1 => Some("warn"),
+        2 | 3 => Some("info"),
+        4.. => Some("debug"),
+    }
+}
+
+fn already(entry: &IniEntry<'_>, origin: &Origin, first: &Origin) -> String {
+    let IniEntry { section, name, .. } = entry;
+    format!("{origin}: [{section}] {name} is set at {first} already (ignored)")
 }
 
 fn unknown(entry: &IniEntry<'_>, origin: &Origin) -> String {
@@ -339,7 +401,7 @@ mod tests {
                    [throttling]\ntarget_latency = 500000\nmax_tokens = 1000\n\
                    initial_token_rate = 500\nmin_token_rate = 10\nmax_token_rate = 0\n\
                    [dns]\nservers = 127.0.0.1\nservers = 127.0.0.2\ntimeout = 200\nport = 53\n\
-                   [exceptions]\nmax_ttl = 600\n";
+                   [exceptions]\nmax_ttl = 600\n[alarms]\nenabled = true\n";
         let cluster = "[cluster]\nlocalhost = a\nnode = a\nnode = b:2\njoining = c\nleaving = d\n";
         let shared = "[sites]\nlocal_site = x\nremote_site = y=e:1\nremote_site = z=f\n\
                       replicate_timers_across_sites = true\n";
@@ -408,13 +470,69 @@ mod tests {
             ("[http]\nbind-port = 65536", "0.conf:2: [http] bind-port: expected a whole number"),
             ("[logging]\nlevel = info", "0.conf:2: [logging] level: expected a whole number"),
             ("[identity]\ninstance_id = 128", "0.conf:2: [node] instance_id: expected a whole"),
-            ("[sites]\nremote_site = y", "0.conf:2: [sites] remote: expected a list"),
             ("[cluster]\nnode = a b", "found \"a b\""),
             ("[cluster]\n\nnode a", "0.conf:3: not valid INI: expected key = value"),
             ("[cluster]\nnode = a", "no list has that address"),
         ] {
             assert!(problem(text).contains(told), "{}", problem(text));
         }
+    }
+
+    #[test]
+    fn the_first_file_that_has_a_key_decides_and_lists_are_not_joined() {
+        let cluster = "[cluster]\nlocalhost = a\nnode = a\nnode = b\n";
+        let local = "[cluster]\nlocalhost = z\nnode = z\nnode = y\nleaving = c\n\
+                     [exceptions]\nmax_ttl = 1\n[sites]\nlocal_site = one\n";
+        let shared = "[sites]\nlocal_site = two\nremote_site = three=e\n[cluster]\nnode = x\n";
+        let Loaded { config, warnings } = drop_in(&[cluster, local, shared]).expect("fine");
+        let membership = config.node.membership.expect("always one");
+        assert_eq!((&*membership.localhost, &*membership.local_site), ("a", "one"));
+        assert_eq!(membership.nodes, ["a", "b"]);
+        assert_eq!(membership.leaving, ["c"]);
+        assert_eq!(membership.remote_sites.len(), 1);
+        let told: Vec<&str> = warnings.iter().map(|told| told.split(':').next().unwrap()).collect();
+        assert_eq!(told.iter().filter(|file| **file == "1.conf").count(), 2, "{warnings:?}");
+        assert_eq!(told.iter().filter(|file| **file == "2.conf").count(), 2, "{warnings:?}");
+        assert!(warnings[1].contains("[cluster] node is set at 0.conf:3 already"), "{warnings:?}");
+    }
+
+    #[test]
+    fn one_list_of_sites_serves_all_sites() {
+        let list = "remote_site = one=one.example\nremote_site = two=two.example\n";
+        for (own, other) in [("one", "two"), ("two", "one")] {
+            let text = format!("[sites]\nlocal_site = {own}\n{list}");
+            let membership = drop_in(&[&text]).expect("fine").config.node.membership;
+            let sites = membership.expect("always one").remote_sites;
+            assert_eq!(sites, [(other.to_owned(), format!("{other}.example"))]);
+        }
+        for wrong in ["two", "two=", "=two", "two=a=b", "="] {
+            let text = format!("[sites]\nremote_site = {wrong}\nremote_site = x=y\n");
+            let Loaded { config, warnings } = drop_in(&[&text]).expect(wrong);
+            let sites = config.node.membership.expect("always one").remote_sites;
+            assert_eq!(sites, [("x".to_owned(), "y".to_owned())], "{wrong}");
+            assert!(warnings[0].contains("0.conf:2: [sites] remote_site: expected name=address"));
+        }
+    }
+
+    #[test]
+    fn words_are_read_as_the_original_reads_them() {
+        for (text, replicates) in
+            [("True", true), ("YES", true), ("", true), ("0", false), ("Off", false)]
+        {
+            let text = format!("[sites]\nreplicate_timers_across_sites = {text}\n");
+            let config = drop_in(&[&text]).expect(&text).config;
+            let membership = config.node.membership.expect("always one");
+            assert_eq!(membership.replicate_across_sites, replicates, "{text}");
+        }
+        for (text, level) in [("-1", "error"), ("0", "error"), ("3", "info"), ("9", "debug")] {
+            let config = drop_in(&[&format!("[logging]\nlevel = {text}\n")]).expect(text).config;
+            assert_eq!(config.log.level, level, "{text}");
+        }
+        let text = "[cluster]\nnode = a\nlocalhost = a\njoining =\n[no such]\nbind adress = 1\n";
+        let Loaded { config, warnings } = drop_in(&[text]).expect("warnings only");
+        assert!(config.node.membership.expect("always one").joining.is_empty());
+        assert!(warnings[0].contains("[cluster] joining is empty"), "{warnings:?}");
+        assert!(warnings[1].contains("unknown key \"bind adress\" in [no such]"), "{warnings:?}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::load::{Loaded, Sources, load};
 use super::named_files::GROUPS;
 use super::peer_tls::PeerTlsConfig;
 use super::regular_file;
+use super::static_names::StaticNamesFile;
 use super::tls::TlsConfig;
 use crate::control::cluster::membership_file::MembershipFile;
 
@@ -19,6 +20,7 @@ use crate::control::cluster::membership_file::MembershipFile;
 pub(crate) const LOCAL_FILE: &str = "/etc/chronos/chronos.conf";
 const CLUSTER_FILE: &str = "/etc/chronos/chronos_cluster.conf";
 const SHARED_FILE: &str = "/etc/chronos/chronos_shared.conf";
+const NAMES_FILE: &str = "/etc/clearwater/dns.json";
 /// Variables that name members.
 const MEMBERS: [&str; 3] =
     ["CHRONOS_CLUSTER_NODES", "CHRONOS_CLUSTER_JOINING", "CHRONOS_CLUSTER_LEAVING"];
@@ -32,6 +34,8 @@ pub(crate) struct IniFiles {
     pub cluster: Option<PathBuf>,
     /// What is the same on all nodes: the sites.
     pub shared: Option<PathBuf>,
+    /// Names that lead elsewhere (JSON).
+    pub names: Option<PathBuf>,
 }
 
 /// Everything that the configuration comes from.
@@ -41,6 +45,8 @@ pub(crate) struct ConfigFiles {
     /// The INI files in the order in which they are read. The flag is true where the operator named
     /// the file.
     ini: Option<Vec<(PathBuf, bool)>>,
+    /// The file of names of an existing deployment.
+    names: StaticNamesFile,
     environment: Vec<(String, String)>,
     flags: Vec<((&'static str, &'static str), String)>,
     timestamps_alone: bool,
@@ -62,8 +68,16 @@ impl ConfigFiles {
     ) -> Self {
         // An error means an empty path. Opening the path reports it.
         let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let ini = ini.map(|IniFiles { local, cluster, shared }| {
-            let files = [(local, LOCAL_FILE), (shared, SHARED_FILE), (cluster, CLUSTER_FILE)];
+        let names = ini.map_or_else(StaticNamesFile::default, |files| StaticNamesFile {
+            path: files
+                .names
+                .as_ref()
+                .map_or(NAMES_FILE.into(), |path| whole(path).display().to_string()),
+            is_named: files.names.is_some(),
+        });
+        let ini = ini.map(|IniFiles { local, cluster, shared, .. }| {
+            // The order of the original: the first file that has a key decides it.
+            let files = [(cluster, CLUSTER_FILE), (local, LOCAL_FILE), (shared, SHARED_FILE)];
             let one = |(named, default): (&Option<PathBuf>, &str)| match named {
                 Some(path) => (whole(path), true),
                 None => (PathBuf::from(default), false),
@@ -73,7 +87,7 @@ impl ConfigFiles {
         let folder = std::env::current_dir().unwrap_or_default();
         let (timestamps_alone, seen) = (false, BTreeSet::new());
         let toml = toml.map(whole);
-        Self { toml, ini, environment, flags, timestamps_alone, folder, seen }
+        Self { toml, ini, names, environment, flags, timestamps_alone, folder, seen }
     }
 
     /// Makes the files those of a process that serves timestamps and no timers.
@@ -98,7 +112,7 @@ impl ConfigFiles {
                  and without the variable"
             ));
         }
-        let cluster = self.ini.iter().flatten().next_back();
+        let cluster = self.ini.iter().flatten().next();
         match (cluster, &self.toml) {
             (Some((path, _)), _) => MembershipFile::Ini(path.clone()),
             (None, Some(path)) => MembershipFile::Toml(path.clone()),
@@ -138,7 +152,7 @@ impl ConfigFiles {
                     }
                 }
                 _ => {
-                    let text = read_file(path)?;
+                    let text = text_of(path, without_comments(read_bytes(path)?))?;
                     ini.get_or_insert_default().push((name, text));
                     seen.insert(path.clone());
                 }
@@ -153,6 +167,7 @@ impl ConfigFiles {
         };
         let mut loaded = load(&sources)?;
         let config = &mut loaded.config;
+        config.static_names_file = self.names.clone();
         let timestamp = &mut config.timestamp;
         let passwords = &mut timestamp.zookeeper_password_file;
         let TlsConfig { cert, key, client_ca, .. } = &mut config.tls;
@@ -180,16 +195,35 @@ impl ConfigFiles {
 
 /// Returns the text of a file. Reads at most one byte more than a configuration may have.
 fn read_file(path: &Path) -> Result<String, Problem> {
+    text_of(path, read_bytes(path)?)
+}
+
+fn read_bytes(path: &Path) -> Result<Vec<u8>, Problem> {
     let file = path.display().to_string();
-    let unreadable = |reason: String| Problem::Unreadable { file: file.clone(), reason };
     let read = regular_file::open(path)
         .and_then(|opened| regular_file::read_beyond(&opened, CONFIG_BYTES_MAX));
-    let bytes = read.map_err(|error| unreadable(error.to_string()))?;
-    if bytes.len() > CONFIG_BYTES_MAX {
-        return Err(Problem::TooLarge { file });
+    match read {
+        Err(error) => Err(Problem::Unreadable { file, reason: error.to_string() }),
+        Ok(bytes) if bytes.len() > CONFIG_BYTES_MAX => Err(Problem::TooLarge { file }),
+        Ok(bytes) => Ok(bytes),
     }
-    String::from_utf8(bytes).map_err(|error| {
-        unreadable(format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()))
+}
+
+/// Takes the comments out of an INI file: people write them in any encoding, and the original does
+/// not look at them.
+fn without_comments(mut bytes: Vec<u8>) -> Vec<u8> {
+    let mut is_comment = false;
+    bytes.retain(|byte| {
+        is_comment = *byte != b'\n' && (is_comment || *byte == b'#');
+        !is_comment
+    });
+    bytes
+}
+
+fn text_of(path: &Path, bytes: Vec<u8>) -> Result<String, Problem> {
+    String::from_utf8(bytes).map_err(|error| Problem::Unreadable {
+        file: path.display().to_string(),
+        reason: format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()),
     })
 }
 
@@ -199,8 +233,20 @@ mod tests {
 
     fn files(folder: &Path) -> ConfigFiles {
         let named = |name: &str| Some(folder.join(name));
-        let ini = IniFiles { local: named("l"), cluster: named("c"), shared: named("s") };
+        let ini =
+            IniFiles { local: named("l"), cluster: named("c"), shared: named("s"), names: None };
         ConfigFiles::new(None, Some(&ini), Vec::new(), Vec::new())
+    }
+
+    #[test]
+    fn comments_may_be_in_any_encoding() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut files = files(folder.path());
+        let write = |bytes: &[u8]| std::fs::write(folder.path().join("c"), bytes).expect("written");
+        write(b"# Jos\xe9's\n[cluster] # \xff\nlocalhost = a\n");
+        assert_eq!(files.load().expect("read").config.node.name, "a");
+        write(b"[cluster]\nlocalhost = a\xe9\n");
+        assert!(files.load().expect_err("no text").to_string().contains("is not UTF-8"));
     }
 
     #[test]

@@ -64,9 +64,10 @@ pub fn parse_ini(text: &str) -> Result<Vec<IniEntry<'_>>, IniError> {
     Ok(entries)
 }
 
+/// Whether a section or key may have the name. The original takes any name, and ignores what it
+/// does not know; here a name can be printed.
 fn is_name(name: &str) -> bool {
-    let is_fine = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    !name.is_empty() && name.chars().all(is_fine)
+    !name.is_empty() && !name.chars().any(char::is_control)
 }
 
 #[cfg(test)]
@@ -107,9 +108,8 @@ mod tests {
             ("[http]\nbind-port 7253", 2),
             ("\n[http", 2),
             ("[]", 1),
-            ("[a b]", 1),
             ("= 3", 1),
-            ("a b = 3", 1),
+            ("a\tb = 3", 1),
             (".a = 3", 1),
             ("a. = 3", 1),
             ("x = 1\n\nhello # = 1", 3),

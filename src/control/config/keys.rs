@@ -183,7 +183,7 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// Every key, in the order of the reference file.
-pub static KEYS: [Key; 111] = [
+pub static KEYS: [Key; 112] = [
     listeners::CLIENTS,
     Key {
         section: "node",
@@ -716,6 +716,7 @@ pub static KEYS: [Key; 111] = [
     admin::LISTEN,
     admin::LISTEN_TLS,
     admin::HOSTS,
+    admin::AGENTX_SOCKET,
     Key {
         section: "log",
         name: "level",

@@ -57,6 +57,19 @@ pub(super) const HOSTS: Key = Key {
     set: |config, value| config.admin.hosts = value.texts().to_vec(),
 };
 
+/// `admin.agentx_socket`.
+pub(super) const AGENTX_SOCKET: Key = Key {
+    section: "admin",
+    name: "agentx_socket",
+    kind: ValueKind::Text { bytes_max: 100 },
+    flag: None,
+    help: "Socket on which the machine's SNMP daemon takes subagents (AgentX); it is told how much \
+           of a resynchronisation is left, for scripts of the original service. Empty: nobody is \
+           told. With files of the original: /var/agentx/master.",
+    get: |config| Value::Text(config.admin.agentx_socket.clone()),
+    set: |config, value| config.admin.agentx_socket = value.text().to_owned(),
+};
+
 /// `cluster.admin_addresses`.
 pub(super) const ADDRESSES: Key = Key {
     section: "cluster",

@@ -79,6 +79,7 @@ pub fn load(sources: &Sources) -> Result<Loaded, ConfigError> {
     }
     if is_drop_in {
         drop_in::open_admin_if_asked(&mut loader.config);
+        drop_in::leave_out_local_site(&mut loader.config);
     }
     if sources.timestamps_alone {
         let key = find("timestamp", "enabled").expect("a key of the table");

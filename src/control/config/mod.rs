@@ -29,6 +29,7 @@ mod named_files;
 pub(crate) mod reload;
 pub(crate) mod secret_file;
 pub mod settings;
+mod static_names;
 pub(crate) mod suggest;
 pub mod text;
 pub(crate) mod timestamp;

@@ -1,5 +1,5 @@
 //! The files that the configuration names and that may change while a node runs: secrets, tokens,
-//! certificates. They are read at the start, on SIGHUP, and when they change ([`super::watch`]).
+//! certificates, names that lead elsewhere. They are read at the start, on SIGHUP, and when they change ([`super::watch`]).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) struct FileGroup {
 }
 
 /// All groups, in the order in which they are read.
-pub(super) const GROUPS: [FileGroup; 6] = [
+pub(super) const GROUPS: [FileGroup; 7] = [
     FileGroup {
         what: "the cluster's secrets",
         names: |config| vec![&config.secret_file],
@@ -36,6 +36,11 @@ pub(super) const GROUPS: [FileGroup; 6] = [
         what: "the secrets that callbacks are signed with",
         names: |config| vec![&config.signing_secrets_file],
         read: read_signer,
+    },
+    FileGroup {
+        what: "the names of the original's file",
+        names: |config| vec![&config.static_names_file.path],
+        read: read_static_names,
     },
     FileGroup {
         what: "the certificates of callbacks",
@@ -70,6 +75,20 @@ fn read_signer(config: &mut Config, _: &mut Vec<String>) -> Result<(), Problem> 
     if !config.signing_secrets_file.is_empty() {
         let signer = secret_file::read_signer(Path::new(&config.signing_secrets_file));
         config.node.signer = Some(Arc::new(signer.map_err(Problem::Signing)?));
+    }
+    Ok(())
+}
+
+/// Reads which names lead elsewhere. What is wrong is told, and is no failure: the original starts
+/// and goes on as well.
+pub(super) fn read_static_names(
+    config: &mut Config,
+    told: &mut Vec<String>,
+) -> Result<(), Problem> {
+    if !config.static_names_file.path.is_empty()
+        && let Some(names) = config.static_names_file.read(told)
+    {
+        config.node.static_names = Arc::new(names);
     }
     Ok(())
 }

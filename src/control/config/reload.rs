@@ -13,6 +13,7 @@ use super::error::Origin;
 use super::files::ConfigFiles;
 use super::keys::KEYS;
 use super::load::Loaded;
+use super::named_files::read_static_names;
 use super::settings::Config;
 use super::tls::TlsConfig;
 use super::watch::Watch;
@@ -77,6 +78,20 @@ impl Reloader {
         for warning in told {
             warn!("{warning}");
         }
+    }
+
+    /// Reads the file of names again (SIGUSR2).
+    pub(crate) fn read_names(&mut self) {
+        if self.config.static_names_file.path.is_empty() {
+            info!("there is no file of names; it belongs to files of the original service");
+            return;
+        }
+        let (mut read, mut told) = (self.config.clone(), Vec::new());
+        // An error is impossible: what is wrong is told.
+        let _ = read_static_names(&mut read, &mut told);
+        told.iter().for_each(|warning| warn!("{warning}"));
+        self.read_static_names(&read);
+        info!(count = self.config.node.static_names.len(), "names that lead elsewhere are read");
     }
 
     /// Reads the files again. Returns
@@ -145,6 +160,7 @@ impl Reloader {
         self.read_secrets(&read);
         self.read_tokens(&read);
         self.read_signer(&read);
+        self.read_static_names(&read);
         self.read_connector(&read);
         self.read_peer_tls(&read);
         self.read_acceptor(read);
@@ -245,6 +261,16 @@ impl Reloader {
         info!(count, "reloaded: the secrets that callbacks are signed with have changed");
     }
 
+    /// Takes which names lead elsewhere.
+    fn read_static_names(&mut self, read: &Config) {
+        let running = &mut self.config.node.static_names;
+        if *running != read.node.static_names {
+            *running = Arc::clone(&read.node.static_names);
+            self.commands.push(Command::StaticNames(Arc::clone(running)));
+            info!(count = running.len(), "reloaded: other names lead elsewhere");
+        }
+    }
+
     /// Takes whom callbacks over TLS believe, and what they show.
     fn read_connector(&mut self, read: &Config) {
         self.config.callback_tls.clone_from(&read.callback_tls);
@@ -343,7 +369,8 @@ mod tests {
         let path = folder.join("cluster");
         std::fs::write(&path, cluster).expect("written");
         let absent = Some(folder.join("absent"));
-        let ini = IniFiles { local: absent.clone(), cluster: Some(path), shared: absent };
+        let ini =
+            IniFiles { local: absent.clone(), cluster: Some(path), shared: absent, names: None };
         let mut files = ConfigFiles::new(None, Some(&ini), Vec::new(), Vec::new());
         let config = files.load().expect("a cluster").config;
         let view = View::build(None, &config.membership).expect("a cluster");

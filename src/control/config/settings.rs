@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use super::callback_tls::CallbackTlsConfig;
 use super::error::Origin;
 use super::peer_tls::{PeerTlsConfig, PeerTlsMode};
+use super::static_names::StaticNamesFile;
 use super::timestamp::TimestampConfig;
 use super::tls::TlsConfig;
 use crate::base::destinations::Rule;
@@ -26,6 +27,8 @@ pub struct AdminSettings {
     /// Names under which clients may ask for the admin API, beside the names that the node knows by
     /// itself.
     pub hosts: Vec<String>,
+    /// The socket of the machine's SNMP daemon for its subagents; empty: this node is none.
+    pub agentx_socket: String,
 }
 
 /// The port of the admin API of a process that serves timestamps alone, where nothing else is said:
@@ -35,7 +38,14 @@ pub(super) const ADMIN_PORT_OF_TIMESTAMPS: u16 = 7354;
 impl Default for AdminSettings {
     fn default() -> Self {
         let listen = SocketAddr::from(([127, 0, 0, 1], 7254));
-        Self { enabled: true, listen, listen_tls: None, cluster: Vec::new(), hosts: Vec::new() }
+        Self {
+            enabled: true,
+            listen,
+            listen_tls: None,
+            cluster: Vec::new(),
+            hosts: Vec::new(),
+            agentx_socket: String::new(),
+        }
     }
 }
 
@@ -79,6 +89,8 @@ pub struct Config {
     pub is_drop_in: bool,
     /// The file that [`NodeSettings::signer`] is read from; empty: callbacks are not signed.
     pub signing_secrets_file: String,
+    /// The file that [`NodeSettings::static_names`] is read from.
+    pub static_names_file: StaticNamesFile,
     /// The files that [`NodeSettings::connector`] is read from.
     pub callback_tls: CallbackTlsConfig,
     /// What may be asked of callback servers. [`NodeSettings::destinations`] is made from this and
@@ -108,6 +120,7 @@ impl Default for Config {
             core_dumps: false,
             is_drop_in: false,
             signing_secrets_file: String::new(),
+            static_names_file: StaticNamesFile::default(),
             callback_tls: CallbackTlsConfig::default(),
             destinations: Vec::new(),
             admin: AdminSettings::default(),

@@ -187,6 +187,18 @@ impl Lanes {
         hosts.for_each(|host| self.drop_idle(ring, HostId(host)));
     }
 
+    /// Has all names looked up again, because they may lead elsewhere. Connections that stand are
+    /// closed, at once or when their request is over.
+    pub fn forget_addresses(&mut self, ring: &mut Ring) {
+        for lane in self.lanes.iter_mut().flatten() {
+            if let Location::Named { addresses, asked, .. } = &mut lane.location {
+                addresses.clear();
+                *asked = None;
+            }
+        }
+        self.set_destinations(ring, Arc::clone(&self.destinations));
+    }
+
     /// Sets what connections over TLS are dialled with; `None`: this node believes no authority.
     /// Those that stand are closed, at once or when their request is over.
     pub fn set_connector(&mut self, ring: &mut Ring, connector: Option<Arc<Connector>>) {

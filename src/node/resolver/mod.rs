@@ -2,4 +2,5 @@
 
 pub(crate) mod hosts_file;
 pub(crate) mod names;
+pub(crate) mod statics;
 pub(crate) mod threads;

@@ -1,6 +1,6 @@
-//! Looks up host names of callbacks and peers. This module reads the hosts file. The system's
-//! resolver, which blocks, looks up all other names on threads of its own. [`Names`] decides what
-//! waits for what.
+//! Looks up host names of callbacks and peers. [`StaticNames`] may put another name in the place of
+//! one, or have its addresses. This module reads the hosts file. The system's resolver, which
+//! blocks, looks up all other names on threads of its own. [`Names`] decides what waits for what.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
@@ -16,6 +16,7 @@ use crate::ring::{Waker, now};
 
 use crate::node::resolver::hosts_file::HostsFile;
 use crate::node::resolver::names::{Names, Remembered, Why};
+use crate::node::resolver::statics::StaticNames;
 
 /// Most lookups at once, with a thread each. A thread that waits for a name server costs some
 /// kilobytes.
@@ -82,6 +83,7 @@ pub struct Resolved {
 enum Event {
     Asked(Question),
     LookedUp(Arc<str>, Vec<IpAddr>),
+    Statics(Arc<StaticNames>),
     /// The last handle is gone.
     End,
 }
@@ -136,6 +138,7 @@ impl Resolver {
         let mut sorter = Sorter {
             names: Names::new(lookups_max),
             recent: Remembered::new(),
+            statics: Arc::default(),
             hosts_file: HostsFile::new(HOSTS_FILE),
             inboxes: inboxes.clone(),
             jobs,
@@ -159,6 +162,13 @@ impl Resolver {
         self.shared.events.try_send(Event::Asked(question)).is_ok()
     }
 
+    /// Sets what questions from now on are answered by. Returns when the sorting thread has room
+    /// for the order, which never waits for a name server.
+    pub fn set_statics(&self, statics: Arc<StaticNames>) {
+        // The send fails when the thread is gone, and then nobody asks.
+        let _ = self.shared.events.send(Event::Statics(statics));
+    }
+
     /// Returns the next answer for this core.
     pub fn next(&self) -> Option<Resolved> {
         self.shared.inboxes[self.core].answers.pop()
@@ -170,6 +180,7 @@ struct Sorter {
     names: Names<Question>,
     /// Addresses that were found, and when.
     recent: Remembered<(MonoNs, Vec<IpAddr>)>,
+    statics: Arc<StaticNames>,
     hosts_file: HostsFile,
     inboxes: Arc<[Inbox]>,
     jobs: Sender<Arc<str>>,
@@ -214,20 +225,25 @@ impl Sorter {
     fn take(&mut self, now: MonoNs, event: Event) -> bool {
         match event {
             Event::Asked(question) => {
-                let name = question.name.to_ascii_lowercase();
-                if let Some(addresses) = self.hosts_file.find(now, &name) {
+                let asked = question.name.to_ascii_lowercase();
+                let statics = Arc::clone(&self.statics);
+                let name = statics.target(&asked);
+                if let Some(addresses) = statics.addresses(name) {
+                    self.answer(question, addresses);
+                } else if let Some(addresses) = self.hosts_file.find(now, name) {
                     let addresses = addresses.to_vec();
                     self.answer(question, &addresses);
-                } else if let Some((at, addresses)) = self.recent.get(&name)
+                } else if let Some((at, addresses)) = self.recent.get(name)
                     && now < at.plus_ms(RECENT_MS)
                 {
                     let addresses = addresses.clone();
                     self.answer(question, &addresses);
                 } else {
                     let is_trusted = matches!(question.asker, Asker::Peer(_));
-                    self.names.ask(now, &name, is_trusted, question);
+                    self.names.ask(now, name, is_trusted, question);
                 }
             }
+            Event::Statics(statics) => self.statics = statics,
             Event::LookedUp(name, addresses) => {
                 self.running -= 1;
                 if !addresses.is_empty() {
@@ -373,6 +389,24 @@ mod tests {
         }
         assert_eq!(ask(other, 0, "N0.all.silent").found.addresses(), [], "refused at once");
         assert!(one.next().is_none());
+    }
+
+    #[test]
+    fn static_names_come_first_and_the_question_keeps_its_name() {
+        let (resolvers, gate) = start(1);
+        let resolver = &resolvers[0];
+        assert_eq!(ask(resolver, 1, "sprout.example").addresses.len(), 2);
+        let mut names = StaticNames::default();
+        names.set_target("sprout.example", "here.silent");
+        names.set_target("ralf.example", "localhost");
+        names.set_addresses("here.silent", vec![[10, 9, 9, 9].into()]);
+        resolver.set_statics(Arc::new(names));
+        let expected = ["10.9.9.9:80".parse().expect("it is")];
+        assert_eq!(ask(resolver, 1, "Sprout.example").addresses, expected);
+        assert!(ask(resolver, 2, "ralf.example").addresses[0].ip().is_loopback());
+        resolver.set_statics(Arc::default());
+        assert_eq!(ask(resolver, 1, "sprout.example").addresses.len(), 2);
+        gate.open();
     }
 
     #[test]
