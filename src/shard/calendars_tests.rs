@@ -10,7 +10,7 @@ use crate::wire::timer_action::TimerAction;
 /// A timer that pops at each moment of an expression, from now on.
 fn follow(cluster: &mut Cluster, timing: CronTiming<'_>, factor: u8) -> TimerId {
     let wall_ms = cluster.wall_ms(0);
-    let calendar = Calendar::parse(timing.expression, timing.zone, wall_ms).expect("a calendar");
+    let calendar = Calendar::parse(timing.expression, timing.zone).expect("a calendar");
     let due_ms = calendar.next_after(wall_ms).expect("a moment");
     let cron = Some(CronTiming { due_ms, ..timing });
     let attributes = Attributes { cron, ..Attributes::default() };

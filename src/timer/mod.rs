@@ -6,6 +6,8 @@ pub mod admission;
 pub mod definition;
 pub(crate) mod identity;
 pub(crate) mod calendar;
+mod cron;
+mod cron_text;
 pub mod naming;
 mod options;
 mod rejection;

@@ -40,6 +40,7 @@ use crate::node::clients::head_memory::HeadMemory;
 use crate::node::clients::letters::{judge_hosts, letter_use};
 use crate::node::clients::refusals::{denied, refusal_of, too_long, whole_content};
 use crate::node::clients::request_line::RequestLine;
+use crate::node::clients::request_time::RequestTime;
 use crate::node::clients::tokens::Tokens;
 use crate::node::clients::warnings::{refusal_for, warning_of};
 use crate::tls::names::Member;
@@ -144,6 +145,8 @@ pub struct Service {
     pub denied_hosts: [u64; Denial::ALL.len()],
     /// How many lines of bulk requests may still be taken.
     pub bulk_budget: LineBudget,
+    /// How long requests may still be taken.
+    pub time: RequestTime,
     /// What the client is told of the document that was taken last, until somebody takes it.
     pub(super) warning: Option<Box<str>>,
     authorities: AuthorityMemory,
@@ -203,6 +206,7 @@ impl Service {
             denied: DeniedRequests::default(),
             denied_hosts: Default::default(),
             bulk_budget: LineBudget::default(),
+            time: RequestTime::new(limits.turn_budget_us),
             warning: None,
             authorities: AuthorityMemory::default(),
             limits: limits.clone(),
@@ -462,6 +466,9 @@ impl Service {
         let factor_in_path = target.and_then(|target| target.factor);
         let limits = (factor_in_path, self.limits.opaque_bytes_max, now.wall);
         let (authorities, content) = (&mut self.authorities, &mut self.content);
+        if document.timer.options.is_some() {
+            self.time.spend_much();
+        }
         let definition = admit_as(&document.timer, identity, limits, authorities, content)
             .map_err(|rejection| refusal_of(&rejection))?;
         let judged = judge_hosts(&self.destinations, &definition);

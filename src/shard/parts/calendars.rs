@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::timer::calendar::Calendar;
 use crate::wire::attributes::CronTiming;
 
-/// Expressions that are kept read, over all timers of a shard. One has about 2 KiB.
+/// Expressions that are kept read, over all timers of a shard. One has about 200 bytes.
 const CALENDARS_MAX: usize = 1_024;
 
 /// Expressions that were read, by zone and expression.
@@ -22,8 +22,7 @@ impl Calendars {
             if self.known.len() >= CALENDARS_MAX {
                 self.known.clear();
             }
-            let read = Calendar::parse(timing.expression, timing.zone, timing.due_ms).ok();
-            self.known.insert(name.clone().into(), read);
+            self.known.insert(name.clone().into(), Calendar::kept(timing).ok());
         }
         self.known.get(&*name)?.as_ref()
     }
