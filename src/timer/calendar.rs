@@ -9,8 +9,8 @@
 //!   once a day. A time that is left out comes at the change, and a time that is shown twice comes
 //!   when it is shown first. So the expression is searched on a clock that never changes, and what
 //!   is found there is looked up in the zone.
-//! - Any other expression follows the time that passes. A time that is left out does not come, and a
-//!   time that is shown twice comes twice.
+//! - Any other expression follows the time that passes. A time that is left out does not come, and
+//!   a time that is shown twice comes twice.
 //!
 //! A search is short whatever the expression and the zone: see [`super::cron`], and
 //! [`CHANGES_MAX`].

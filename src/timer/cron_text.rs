@@ -1,7 +1,7 @@
 //! The text of a cron expression, to sets of numbers. The expressions are those of the Open Cron
-//! Pattern Specification, versions 1.0 to 1.4 (<https://github.com/open-source-cron/ocps>). What the
-//! specification does not define is refused: a blank in a list would make another schedule of it,
-//! without a word.
+//! Pattern Specification (<https://github.com/open-source-cron/ocps>), versions 1.0 to 1.4. What
+//! they do not define is refused: a blank in a list would make another schedule of it, without a
+//! word.
 //!
 //! The text has at most [`CRON_BYTES_MAX`] bytes, and each of its items sets at most as many bits
 //! as its field has numbers, so that reading an expression is short whatever it says.
@@ -193,7 +193,8 @@ fn nickname(text: &str, reading: Reading) -> Result<Option<&'static str>, WrongE
         "daily" | "midnight" => Ok(Some("0 0 * * *")),
         "hourly" => Ok(Some("0 * * * *")),
         _ => Err(WrongExpression(format!(
-            "got {}; the names are @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually",
+            "got {}; the names are @hourly, @daily, @midnight, @weekly, @monthly, @yearly and \
+             @annually",
             shown(text)
         ))),
     }
@@ -213,17 +214,16 @@ fn read_days((day, weekday): (&str, &str), reading: Reading) -> Result<Days, Wro
     })?;
     let (both, weekday) = weekday.strip_prefix('+').map_or((false, weekday), |rest| (true, rest));
     WEEKDAY.read(weekday, reading, |item| {
-        let (of_week, which) = match (item.split_once('#'), item.strip_suffix('L')) {
-            (Some((of_week, which)), _) => (of_week, Some(which)),
-            (None, Some(of_week)) => (of_week, Some("L")),
-            (None, None) => (item, None),
-        };
-        let weeks = match which {
+        let (of_week, which) =
+            match (item.split_once('#'), item.strip_suffix('L').filter(|it| !it.is_empty())) {
+                (Some((of_week, which)), _) => (of_week, Some(which)),
+                (None, Some(of_week)) => (of_week, Some("L")),
+                (None, None) => (item, None),
+            };
+        let weeks = match which.map(|which| (which, digits(which))) {
             None => EACH_WEEK,
-            Some("L") => 0,
-            Some(which @ ("1" | "2" | "3" | "4" | "5")) => {
-                1 << (7 * (u32::from(which.as_bytes()[0] - b'1')))
-            }
+            Some(("L", _)) => 0,
+            Some((_, Some(nth @ 1..=5))) => 1 << (7 * (nth - 1)),
             Some(_) => return Err(WEEKDAY.wrong(item, "; # is followed by 1 to 5 or L")),
         };
         let span = WEEKDAY.span(of_week, reading)?;

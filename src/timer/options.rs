@@ -448,7 +448,7 @@ mod tests {
             (TimerOptions { end_at: Some("soon"), ..cron("@daily") }, "timing.end-at: expected"),
             (
                 TimerOptions { end_at: Some("2027-01-15T08:30:00Z"), ..cron("0 9 * * *") },
-                "timing.end-at: expected a time from the first pop on, 2027-01-15T09:00:00.000Z, got",
+                "timing.end-at: expected a time from the first pop on, 2027-01-15T09:00:00.000Z",
             ),
             (TimerOptions { cron: None, time_zone: Some("UTC"), ..cron("") }, "timing.time-zone"),
             (TimerOptions { cron: None, end_at: Some("x"), ..cron("") }, "timing.end-at"),

@@ -64,8 +64,8 @@ impl DocumentError {
     }
 }
 
-/// Memory that the parser keeps from one document to the next: at most about 1.2 MiB, whatever bodies
-/// came before.
+/// Memory that the parser keeps from one document to the next: at most about 1.2 MiB, whatever
+/// bodies came before.
 pub struct JsonScratch {
     /// The body as it came: the parser changes it, and does not tell where it is wrong.
     original: Vec<u8>,

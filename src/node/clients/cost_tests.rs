@@ -5,8 +5,6 @@
 //! are times of the thread, the least of several tries, and are compared with the cost of a plain
 //! create in the same build, of which a release does a million in a second.
 
-use std::fmt::Write as _;
-
 use crate::base::time::{MonoNs, Now, WallMs};
 use crate::node::clients::connection_tests::{Fixture, NOW};
 use crate::ring::thread_usage;
@@ -53,7 +51,7 @@ fn cost_of(request: &str) -> (u64, String) {
 }
 
 fn plain_ns() -> f64 {
-    let request = timer("\"interval\":300", "");
+    let request = timer(INTERVAL, "");
     let tries = (0..5).map(|_| {
         let mut fixture = Fixture::new();
         let began = thread_usage().cpu_ns;
@@ -66,14 +64,17 @@ fn plain_ns() -> f64 {
     tries.min().map_or(0.0, |ns| ns.max(1) as f64)
 }
 
-/// Requests that are long, or that mean much work in few bytes.
-fn dear() -> Vec<(String, String)> {
+/// Requests by name that are long, or that mean much work in few bytes.
+type Named = Vec<(String, String)>;
+
+const INTERVAL: &str = "\"interval\":300";
+
+fn named(all: impl IntoIterator<Item = (&'static str, String)>) -> Named {
+    all.into_iter().map(|(name, request)| (name.to_owned(), request)).collect()
+}
+
+fn calendars() -> Named {
     let mut all = Vec::new();
-    let mut add = |name: &str, request: String| {
-        assert!(request.len() <= BYTES_MAX, "{name}: {} bytes", request.len());
-        all.push((name.to_owned(), request));
-    };
-    let interval = "\"interval\":300";
     for expression in [
         ", * * * * *",
         "* * * 1 2 +MON#5",
@@ -89,134 +90,149 @@ fn dear() -> Vec<(String, String)> {
     ] {
         for zone in ["UTC", "America/New_York", "Africa/Casablanca", "Australia/Lord_Howe"] {
             let timing = format!("\"cron\":\"{expression}\",\"time-zone\":\"{zone}\"");
-            add(&format!("cron {expression} {zone}"), timer(&timing, ""));
+            all.push((format!("cron {expression} {zone}"), timer(&timing, "")));
         }
     }
     let stars = "*,".repeat(59) + "* * * * *";
-    add("cron of many items", timer(&format!("\"cron\":\"{stars}\""), ""));
     let zone = "A/".repeat(20_000);
-    add("long zone", timer(&format!("\"cron\":\"@daily\",\"time-zone\":\"{zone}\""), ""));
-    add("long at", timer(&format!("\"at\":\"2030-01-01T00:00:00.{}Z\"", "1".repeat(60_000)), ""));
-    add("long window", timer(&format!("{interval},\"window\":\"P{}\"", "1D".repeat(30_000)), ""));
+    let decimals = "1".repeat(60_000);
+    all.extend(named([
+        ("cron of many items", timer(&format!("\"cron\":\"{stars}\""), "")),
+        ("long zone", timer(&format!("\"cron\":\"@daily\",\"time-zone\":\"{zone}\""), "")),
+        ("long at", timer(&format!("\"at\":\"2030-01-01T00:00:00.{decimals}Z\""), "")),
+        ("long window", timer(&format!("{INTERVAL},\"window\":\"P{}\"", "1D".repeat(30_000)), "")),
+    ]));
+    all
+}
 
-    let unknown = |value: String| timer(interval, &format!(",\"z\":{value}"));
-    add("long name", timer(interval, &format!(",\"{}\":1", "q".repeat(60_000))));
-    add("many unknown members", timer(interval, &many(|at| format!(",\"repeat_fo{at:x}\":1"))));
-    add("many numbers", unknown(format!("[{}0]", many(|_| "0,".to_owned()))));
-    add("long numbers", unknown(format!("[{}0]", many(|_| "1.7976931348623157e308,".to_owned()))));
-    add("a long number", unknown(format!("1{}", "0".repeat(60_000))));
-    add("a long fraction", unknown(format!("0.{}", "1".repeat(60_000))));
-    add("deep arrays", unknown("[".repeat(30_000) + &"]".repeat(30_000)));
-    add("deep objects", unknown("{\"a\":".repeat(10_000) + "1" + &"}".repeat(10_000)));
-    add("many strings", unknown(format!("[{}0]", many(|_| "\"\",".to_owned()))));
-    add("many objects", unknown(format!("[{}0]", many(|_| "{},".to_owned()))));
-    add("escapes", unknown(format!("\"{}\"", many(|_| "\\u0041".to_owned()))));
-    add("pairs of surrogates", unknown(format!("\"{}\"", many(|_| "\\ud83d\\ude00".to_owned()))));
-    add("short escapes", unknown(format!("\"{}\"", many(|_| "\\n".to_owned()))));
-    add("a member again and again", timer(interval, &many(|_| format!(",{CALLBACK}"))));
+fn unknown_members() -> Named {
+    let unknown = |value: String| timer(INTERVAL, &format!(",\"z\":{value}"));
+    let array = |item: &str| unknown(format!("[{}0]", many(|_| item.to_owned())));
+    let text = |part: &str| unknown(format!("\"{}\"", many(|_| part.to_owned())));
     let tags =
-        |tags: String| timer(interval, &format!(",\"statistics\":{{\"tag-info\":[{tags}]}}"));
-    add("many tags", tags(many(|at| format!("{{\"type\":\"t{at}\"}},")) + "{\"type\":\"t\"}"));
-    add("tags of nothing", tags(many(|_| "{},".to_owned()) + "{}"));
-    add("arrays in tags", tags("[".repeat(30_000) + &"]".repeat(30_000)));
-    add(
-        "unknown members of tags",
-        tags(many(|at| format!("{{\"type\":\"t\",\"cuont{at}\":1}},")) + "{}"),
-    );
+        |tags: String| timer(INTERVAL, &format!(",\"statistics\":{{\"tag-info\":[{tags}]}}"));
+    let wrong_tags = many(|at| format!("{{\"type\":\"t\",\"cuont{at}\":1}},"));
+    named([
+        ("long name", timer(INTERVAL, &format!(",\"{}\":1", "q".repeat(60_000)))),
+        ("many members", timer(INTERVAL, &many(|at| format!(",\"repeat_fo{at:x}\":1")))),
+        ("many numbers", array("0,")),
+        ("long numbers", array("1.7976931348623157e308,")),
+        ("a long number", unknown(format!("1{}", "0".repeat(60_000)))),
+        ("a long fraction", unknown(format!("0.{}", "1".repeat(60_000)))),
+        ("deep arrays", unknown("[".repeat(30_000) + &"]".repeat(30_000))),
+        ("deep objects", unknown("{\"a\":".repeat(9_000) + "1" + &"}".repeat(9_000))),
+        ("many strings", array("\"\",")),
+        ("many objects", array("{},")),
+        ("escapes", text("\\u0041")),
+        ("pairs of surrogates", text("\\ud83d\\ude00")),
+        ("short escapes", text("\\n")),
+        ("a member again and again", timer(INTERVAL, &many(|_| format!(",{CALLBACK}")))),
+        ("many tags", tags(many(|at| format!("{{\"type\":\"t{at}\"}},")) + "{}")),
+        ("tags of nothing", tags(many(|_| "{},".to_owned()) + "{}")),
+        ("arrays in tags", tags("[".repeat(30_000) + &"]".repeat(30_000))),
+        ("unknown members of tags", tags(wrong_tags + "{}")),
+    ])
+}
 
+fn callbacks() -> Named {
     let http = |members: String| {
-        post(&format!(
-            "{{\"timing\":{{{interval}}},\"callback\":{{\"http\":{{\"uri\":\"http://h/\",{members}}}}}}}"
-        ))
+        post(&format!("{{\"timing\":{{{INTERVAL}}},\"callback\":{{\"http\":{{{members}}}}}}}"))
     };
+    let to_host = |members: String| http(format!("\"uri\":\"http://h/\",{members}"));
     let headers =
-        |headers: String| http(format!("\"opaque\":\"\",\"headers\":{{{headers}\"Z\":\"\"}}"));
-    add("many headers", headers(many(|at| format!("\"X-{at}\":\"y\","))));
-    add("a long header", headers(format!("\"X-Y\":\"{}\",", "y".repeat(60_000))));
-    let some: String = (0..31).fold(String::new(), |mut some, at| {
-        let _ = write!(some, "\"X-{at}-{}\":\"{}\",", "n".repeat(60), "y".repeat(60));
-        some
-    });
-    add("31 headers", headers(some));
-    add("base64", http(format!("\"opaque-base64\":\"{}\"", "QUJD".repeat(15_000))));
-    add("no base64", http(format!("\"opaque-base64\":\"{}!\"", "QUJD".repeat(15_000))));
-    add("long opaque", http(format!("\"opaque\":\"{}\"", "\u{e9}".repeat(30_000))));
-    let uri = |uri: String| {
-        post(&format!(
-            "{{\"timing\":{{{interval}}},\"callback\":{{\"http\":{{\"uri\":\"{uri}\",\"opaque\":\"\"}}}}}}"
-        ))
+        |headers: String| to_host(format!("\"opaque\":\"\",\"headers\":{{{headers}\"Z\":\"\"}}"));
+    let some = |at| format!("\"X-{at}-{}\":\"{}\",", "n".repeat(60), "y".repeat(60));
+    let base64 = "QUJD".repeat(15_000);
+    let uri = |uri: String| http(format!("\"uri\":\"{uri}\",\"opaque\":\"\""));
+    named([
+        ("many headers", headers(many(|at| format!("\"X-{at}\":\"y\",")))),
+        ("a long header", headers(format!("\"X-Y\":\"{}\",", "y".repeat(60_000)))),
+        ("31 headers", headers((0..31).map(some).collect())),
+        ("base64", to_host(format!("\"opaque-base64\":\"{base64}\""))),
+        ("no base64", to_host(format!("\"opaque-base64\":\"{base64}!\""))),
+        ("long opaque", to_host(format!("\"opaque\":\"{}\"", "\u{e9}".repeat(30_000)))),
+        ("long path", uri(format!("http://h/{}", "%41/".repeat(15_000)))),
+        ("long host", uri(format!("http://{}/", "a.".repeat(30_000)))),
+        ("long query", uri(format!("http://h/?{}", "a=b&".repeat(15_000)))),
+        ("long scheme", uri("a".repeat(60_000))),
+        ("letters beyond ASCII", uri(format!("http://h/{}", "\u{e9}".repeat(30_000)))),
+    ])
+}
+
+fn no_timers() -> Named {
+    let zeros = many(|_| "0,".to_owned());
+    let escapes = many(|_| "\\u0041".to_owned());
+    let line_end = format!(",\"z\":\"{}\n\"", "x".repeat(60_000));
+    named([
+        ("no object", post(&format!("[{zeros}0]"))),
+        ("no end", post(&"[".repeat(60_000))),
+        ("no timing", post(&format!("{{\"z\":[{zeros}0]}}"))),
+        ("no timing, members", post(&format!("{{{}\"z\":0}}", many(|_| "\"a\":0,".to_owned())))),
+        ("an end too many", post(&format!("{{\"z\":[{zeros}0]}}}}"))),
+        ("blanks", post(&" ".repeat(60_000))),
+        ("no JSON", post(&"x".repeat(60_000))),
+        ("a control character", timer(INTERVAL, &line_end)),
+        ("half a surrogate", timer(INTERVAL, &format!(",\"z\":\"{escapes}\\ud800\""))),
+    ])
+}
+
+fn heads() -> Named {
+    const LONG: usize = 15_000;
+    let head = |line: &str, headers: &str| format!("{line} HTTP/1.1\r\nHost: h\r\n{headers}\r\n");
+    let get = |headers: String| head("GET /timers/by-name/a", &headers);
+    let count = |count: usize, value: &str| {
+        get((0..count).map(|at| format!("X-{at}: {value}\r\n")).collect())
     };
-    add("long path", uri(format!("http://h/{}", "%41/".repeat(15_000))));
-    add("long host", uri(format!("http://{}/", "a.".repeat(30_000))));
-    add("long query", uri(format!("http://h/?{}", "a=b&".repeat(15_000))));
-    add("long scheme", uri("a".repeat(60_000)));
-    add("letters beyond ASCII", uri(format!("http://h/{}", "\u{e9}".repeat(30_000))));
-
-    add("no object", post(&format!("[{}0]", many(|_| "0,".to_owned()))));
-    add("no end", post(&"[".repeat(60_000)));
-    add("no timing", post(&format!("{{\"z\":[{}0]}}", many(|_| "0,".to_owned()))));
-    add("no timing, members", post(&format!("{{{}\"z\":0}}", many(|_| "\"a\":0,".to_owned()))));
-    add(
-        "an end without a beginning",
-        post(&format!("{{\"z\":[{}0]}}}}", many(|_| "0,".to_owned()))),
-    );
-    add("blanks", post(&" ".repeat(60_000)));
-    add("no JSON", post(&"x".repeat(60_000)));
-    add("a control character", timer(interval, &format!(",\"z\":\"{}\n\"", "x".repeat(60_000))));
-    add("bad escapes", unknown(format!("\"{}\\ud800\"", many(|_| "\\u0041".to_owned()))));
-
-    let get =
-        |line: String, headers: String| format!("{line} HTTP/1.1\r\nHost: h\r\n{headers}\r\n");
-    let (none, long) = (String::new(), 15_000);
-    add("long target", get(format!("GET /{}", "a/".repeat(long / 2)), none.clone()));
-    add(
-        "long name of a timer",
-        get(format!("GET /timers/by-name/{}", "%41".repeat(long / 3)), none.clone()),
-    );
+    let types = "application/problem+json;q=0.1,".repeat(LONG / 31);
+    let mut all = named([
+        ("long target", head(&format!("GET /{}", "a/".repeat(LONG / 2)), "")),
+        ("long timer", head(&format!("GET /timers/by-name/{}", "%41".repeat(LONG / 3)), "")),
+        ("long cursor", head(&format!("GET /timers?after={}", "A".repeat(LONG)), "")),
+        ("conditions", get(format!("If-Match: {}\"1\"\r\n", "\"1\",".repeat(LONG / 4)))),
+        ("no condition", get(format!("If-None-Match: {}\r\n", "*,".repeat(LONG / 2)))),
+        ("accepted types", get(format!("Accept: {types}a/b\r\n"))),
+        ("a token", get(format!("Authorization: Bearer {}\r\n", "a".repeat(LONG)))),
+        ("a connection", get(format!("Connection: {}\r\n", "a,".repeat(LONG / 2)))),
+        ("a key", get(format!("Idempotency-Key: {}\r\n", "a".repeat(LONG)))),
+        ("63 headers", count(62, &"y".repeat(200))),
+        ("65 headers", count(64, "y")),
+    ]);
     for filter in ["tag=a&", "state=paused&", "name-prefix=%41&", "host=h&", "limit=1&", "x=1&"] {
-        let query = filter.repeat(long / filter.len());
-        add(&format!("query of {filter}"), get(format!("GET /timers?{query}"), none.clone()));
-        add(&format!("count of {filter}"), get(format!("GET /timers/count?{query}"), none.clone()));
-        add(&format!("job of {filter}"), get(format!("DELETE /timers?{query}"), none.clone()));
+        let query = filter.repeat(LONG / filter.len());
+        for line in ["GET /timers", "GET /timers/count", "DELETE /timers"] {
+            all.push((format!("{line} of {filter}"), head(&format!("{line}?{query}"), "")));
+        }
     }
-    add("long cursor", get(format!("GET /timers?after={}", "A".repeat(long)), none));
-    let by_name = || "GET /timers/by-name/a".to_owned();
-    for (name, header) in [
-        ("conditions", format!("If-Match: {}\"1\"\r\n", "\"1\",".repeat(long / 4))),
-        ("no condition", format!("If-None-Match: {}\r\n", "*,".repeat(long / 2))),
-        (
-            "accepted types",
-            format!("Accept: {}a/b\r\n", "application/problem+json;q=0.1,".repeat(long / 31)),
-        ),
-        ("a token", format!("Authorization: Bearer {}\r\n", "a".repeat(long))),
-        ("a connection", format!("Connection: {}\r\n", "a,".repeat(long / 2))),
-        ("a key", format!("Idempotency-Key: {}\r\n", "a".repeat(long))),
-        (
-            "63 headers",
-            (0..62)
-                .fold(String::new(), |all, at| all + &format!("X-{at}: {}\r\n", "y".repeat(200))),
-        ),
-        ("65 headers", (0..65).fold(String::new(), |all, at| all + &format!("X-{at}: y\r\n"))),
-    ] {
-        add(name, get(by_name(), header));
-    }
-    let body = timer(interval, "");
+    all
+}
+
+fn chunks() -> Named {
+    let body = timer(INTERVAL, "");
     let body = body.split("\r\n\r\n").nth(1).unwrap_or_default();
-    let chunks = |text: &str| {
-        text.bytes().fold(String::new(), |all, at| {
-            all + "1\r\n" + char::from(at).encode_utf8(&mut [0; 4]) + "\r\n"
-        })
-    };
-    let chunked = |body: &str| {
+    let chunks =
+        |text: &str| -> String { text.chars().map(|byte| format!("1\r\n{byte}\r\n")).collect() };
+    let post = |body: String| {
         format!(
             "POST /timers HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n{body}0\r\n\r\n"
         )
     };
-    add("chunks of a byte", chunked(&chunks(&format!("{}{body}", " ".repeat(8_000)))));
-    add(
-        "chunks with extensions",
-        chunked(&format!("{}{}", many(|_| "1;a=b\r\n \r\n".to_owned()), chunks(body))),
-    );
+    let extended = many(|_| "1;a=b\r\n \r\n".to_owned());
+    let blanks = " ".repeat(8_000);
+    named([
+        ("chunks of a byte", post(chunks(&format!("{blanks}{body}")))),
+        (
+            "chunks with extensions",
+            post(extended[..extended.len() / 11 / 2 * 11].to_owned() + &chunks(body)),
+        ),
+    ])
+}
+
+fn dear() -> Named {
+    let all = [calendars(), unknown_members(), callbacks(), no_timers(), heads(), chunks()];
+    let all: Named = all.into_iter().flatten().collect();
+    for (name, request) in &all {
+        assert!(request.len() <= BYTES_MAX, "{name}: {} bytes", request.len());
+    }
     all
 }
 

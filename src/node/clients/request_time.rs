@@ -66,10 +66,10 @@ impl RequestTime {
         }
     }
 
-    /// Takes note of a request that may have taken long.
+    /// Takes note of a request that may take long, if it is one.
     #[inline]
-    pub fn spend_much(&mut self) {
-        self.work += WORK_PER_LOOK;
+    pub fn spend_much(&mut self, is_one: bool) {
+        self.work += if is_one { WORK_PER_LOOK } else { 0 };
     }
 
     #[cold]
@@ -115,14 +115,14 @@ mod tests {
         time.begin_rest();
         assert!(!time.is_over(), "the rest has a time of its own");
         time.begin_turn(MonoNs(0));
-        time.spend_much();
+        time.spend_much(true);
         time.spend(0);
         assert!(time.is_over(), "the clock is read after a request that may be long");
         time.begin_turn(MonoNs(0));
         time.spend(BYTES_PER_WORK * WORK_PER_LOOK as usize);
         assert!(time.is_over(), "and after a long one");
         time.begin_turn(monotonic().plus_ms(3_600_000));
-        time.spend_much();
+        time.spend_much(true);
         time.spend(0);
         assert!(!time.is_over());
     }

@@ -46,7 +46,6 @@ use crate::node::clients::warnings::{refusal_for, warning_of};
 use crate::tls::names::Member;
 use crate::tls::session::Session;
 
-/// What may be done with the collection of timers.
 /// Bytes above which a content buffer goes back to the allocator after use.
 const CONTENT_BYTES_KEPT: usize = 64 << 10;
 /// The answer to what only clients ask for, where a node speaks TLS.
@@ -466,9 +465,7 @@ impl Service {
         let factor_in_path = target.and_then(|target| target.factor);
         let limits = (factor_in_path, self.limits.opaque_bytes_max, now.wall);
         let (authorities, content) = (&mut self.authorities, &mut self.content);
-        if document.timer.options.is_some() {
-            self.time.spend_much();
-        }
+        self.time.spend_much(document.timer.options.is_some());
         let definition = admit_as(&document.timer, identity, limits, authorities, content)
             .map_err(|rejection| refusal_of(&rejection))?;
         let judged = judge_hosts(&self.destinations, &definition);
