@@ -79,7 +79,8 @@ pub struct Limits {
     pub mesh_queue_max: u32,
     /// Most pops that a core begins in one turn. Further pops follow in the next turns.
     pub pops_per_turn_max: u32,
-    /// Microseconds after which a turn counts as over budget.
+    /// Microseconds for which a turn takes requests of clients, and those left over for as long
+    /// again. A longer turn counts as over budget.
     pub turn_budget_us: u64,
     /// Most statistics tags with figures of their own. Further tags are counted together.
     pub tags_max: u32,

@@ -48,6 +48,10 @@ pub trait Driver {
 
     /// Wakes a sibling that sleeps and was sent something.
     fn wake(&mut self, sibling: ShardIndex);
+
+    /// Takes note that a step has ended.
+    #[inline]
+    fn step_ended(&mut self, _step: Step) {}
 }
 
 /// A part of a turn.
@@ -91,6 +95,7 @@ pub const STEPS: [Step; 9] = [
 pub fn turn(driver: &mut impl Driver, now: Now) {
     for step in STEPS {
         take(step, driver, now);
+        driver.step_ended(step);
     }
 }
 

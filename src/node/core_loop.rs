@@ -65,7 +65,11 @@ impl Engine {
         let turn_us = ended.since_ns(began.mono) / 1_000;
         meters.turns.add(1);
         meters.turn.record_us(turn_us);
-        meters.turns_over_budget.add(u64::from(turn_us > self.limits.turn_budget_us));
+        if turn_us > self.limits.turn_budget_us {
+            meters.turns_over_budget.add(1);
+            let requests_ns = self.clients.service.time.spent_ns();
+            self.watchdog.judge((began.mono, ended), requests_ns).count(meters);
+        }
         let wait = self.next_wait(ended);
         published.turns_since += 1;
         let latest = published.at.plus_ms(PUBLISH_LATEST_MS);

@@ -8,7 +8,7 @@ use crate::base::limits::Limits;
 use crate::base::time::Now;
 use crate::core::Core;
 use crate::core::peers::actions::PeerAction;
-use crate::core::turn::Driver;
+use crate::core::turn::{Driver, Step};
 use crate::node::list_orders::Ordered;
 use crate::ring::{Completion, Errno, Mailbox, Ring, RingError, now};
 use crate::shard::effects::{Attempt, CallbackOutcome, Ticket};
@@ -26,6 +26,7 @@ use crate::node::owner::Owner;
 use crate::node::peers::sockets::PeerSockets;
 use crate::node::resolver::threads::{Asker, Resolved, Resolver};
 use crate::node::timestamps::server::TimestampServer;
+use crate::node::watchdog::Watchdog;
 
 /// One core and everything that it drives.
 pub struct Engine {
@@ -64,6 +65,8 @@ pub struct Engine {
     pub disk: Option<Disk>,
     /// Why the core cannot go on.
     pub failed: Option<RingError>,
+    /// Tells what turns over their budget have done.
+    pub watchdog: Watchdog,
     /// How long in ns before a due tick the core wakes and spins.
     pub spin_ns: u64,
 }
@@ -75,6 +78,8 @@ impl Driver for Engine {
 
     fn arrivals(&mut self, now: Now) {
         self.timestamps.begin_turn(&mut Io { now, ring: &mut self.ring });
+        self.clients.service.time.begin_turn(now.mono);
+        self.watchdog.begin(now.mono);
         let mut completions = std::mem::take(&mut self.completions);
         for completion in completions.drain(..) {
             self.complete(now, completion);
@@ -148,6 +153,11 @@ impl Driver for Engine {
         self.clients.deliver_replies(&mut self.core);
         self.issue(now);
         self.clients.flush(&mut Io { now, ring: &mut self.ring });
+    }
+
+    #[inline]
+    fn step_ended(&mut self, step: Step) {
+        self.watchdog.ended(step);
     }
 
     fn wake(&mut self, sibling: ShardIndex) {

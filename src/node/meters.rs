@@ -507,6 +507,19 @@ meters! {
     turns: Counter,
     /// Loop turns longer than the budget.
     turns_over_budget: Counter,
+    /// Loop turns longer than the budget that took requests of clients for most of it.
+    turns_over_budget_of_requests: Counter,
+    /// Loop turns longer than the budget that were mostly for pops.
+    turns_over_budget_of_pops: Counter,
+    /// Loop turns longer than the budget that were mostly for other arrivals: messages of peers and
+    /// of other cores, handshakes, orders.
+    turns_over_budget_of_arrivals: Counter,
+    /// Loop turns longer than the budget that were mostly for messages to peers, the journal and
+    /// answers.
+    turns_over_budget_of_sends: Counter,
+    /// Loop turns longer than the budget of which nothing is known: steps are timed only in the
+    /// minute after such a turn.
+    turns_over_budget_of_unknown: Counter,
     /// io_uring_enter calls.
     ring_enters: Counter,
     /// Calls of io_uring_enter for which the kernel had no memory.

@@ -25,6 +25,7 @@ pub mod settings;
 mod start;
 pub(crate) mod tag_feed;
 pub(crate) mod timestamps;
+pub(crate) mod watchdog;
 
 pub use files::FileShares;
 pub use meters::CoreMeters;

@@ -50,6 +50,7 @@ use crate::node::resolver::threads::Resolver;
 use crate::node::settings::NodeSettings;
 use crate::node::timestamps::issuer::Issuer;
 use crate::node::timestamps::server::{self, TimestampServer};
+use crate::node::watchdog::Watchdog;
 
 /// Most connections per core that wait to be accepted.
 const BACKLOG: u32 = 4_096;
@@ -645,6 +646,7 @@ impl Seat {
             limits: settings.limits.clone(),
             disk: segments.zip(wall).map(|(segments, wall)| Disk::new(segments, wall)),
             failed: None,
+            watchdog: Watchdog::default(),
             spin_ns: u64::from(settings.spin_us) * 1_000,
         };
         engine.core.set_flow_rules(began, Arc::clone(&settings.destinations));

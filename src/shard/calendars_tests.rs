@@ -20,7 +20,7 @@ fn follow_within(
     window_ms: Option<u64>,
 ) -> TimerId {
     let wall_ms = cluster.wall_ms(0);
-    let calendar = Calendar::parse(timing.expression, timing.zone, wall_ms).expect("a calendar");
+    let calendar = Calendar::parse(timing.expression, timing.zone).expect("a calendar");
     let due_ms = calendar.next_after(wall_ms).expect("a moment");
     let cron = Some(CronTiming { due_ms, ..timing });
     let attributes = Attributes { cron, window_ms, ..Attributes::default() };

@@ -7,6 +7,8 @@ pub mod definition;
 pub(crate) mod identity;
 pub(crate) mod calendar;
 pub(crate) mod calendar_plan;
+mod cron;
+mod cron_text;
 pub mod naming;
 mod options;
 mod rejection;

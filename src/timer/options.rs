@@ -1,10 +1,6 @@
 //! From the members that the original service does not have to attributes of a timer: what each
 //! means, and within which bounds.
 
-use std::borrow::Cow;
-
-use jiff::fmt::temporal::DateTimeParser;
-
 use super::calendar::{Calendar, CalendarError};
 use super::naming::Identity;
 use super::rejection::Rejection;
@@ -18,6 +14,7 @@ use crate::wire::callback_headers::{check_header, is_header_value};
 use crate::wire::callback_uri::parse_callback_uri;
 use crate::wire::lasting::lasting_ms;
 use crate::wire::timer_options::{Lasting, RetryDocument, TimerOptions};
+use crate::wire::wall_time::{read_moment, write_wall_time};
 
 /// How long a missed pop of a calendar is made up for, where the client does not say.
 const CATCH_UP_MS_DEFAULT: u64 = 60_000;
@@ -115,67 +112,21 @@ fn moment_ms(member: &str, text: &str) -> Result<u64, Rejection> {
     if has_far_offset(text) {
         return Err(wrong(member, "an offset from -23:59 to +23:59", text));
     }
-    let (text_to_ns, beyond_ns) = cut_to_ns(text);
-    let moment = DateTimeParser::new().parse_timestamp(text_to_ns.as_bytes()).ok();
-    let ns = moment.map(|moment| moment.as_nanosecond().max(0).unsigned_abs() + beyond_ns);
-    // A leap second is the first second of the next day on clocks that do not tell it. The parser
-    // takes it for the second before.
-    let leap_ns = if text.get(17..19) == Some("60") { 1_000_000_000 } else { 0 };
-    let ms = ns.and_then(|ns| u64::try_from((ns + leap_ns).div_ceil(1_000_000)).ok());
-    let ms = ms.filter(|_| is_rfc_3339(text));
-    let ms = ms.ok_or_else(|| wrong(member, "a time of RFC 3339 as 2026-12-01T09:00:00Z", text))?;
+    let expected = "a time of RFC 3339 as 2026-12-01T09:00:00Z";
+    let moment = read_moment(text).ok_or_else(|| wrong(member, expected, text))?;
     // A leap second ends a day of UTC, in whatever zone it is told.
-    match leap_ns > 0 && ms / 1_000 % 86_400 > 0 {
+    match moment.has_second_60 && moment.ms.div_euclid(1_000).rem_euclid(86_400) > 0 {
         true => Err(wrong(member, "a second up to 59, or 23:59:60 of UTC", text)),
-        false => Ok(ms),
+        false => Ok(moment.ms_up()),
     }
 }
 
-/// A moment with at most nine decimals, which are what the parser knows, and the nanosecond that
-/// what is cut off begins.
-fn cut_to_ns(text: &str) -> (Cow<'_, str>, u128) {
-    let decimals = text.get(20..).filter(|_| text.get(19..20) == Some("."));
-    let digits = decimals.map_or(0, |rest| rest.bytes().take_while(u8::is_ascii_digit).count());
-    let parts = (text.get(..29), text.get(29..20 + digits), text.get(20 + digits..));
-    match parts {
-        (Some(kept), Some(cut), Some(zone)) if !cut.is_empty() => {
-            (format!("{kept}{zone}").into(), u128::from(cut.bytes().any(|digit| digit != b'0')))
-        }
-        _ => (text.into(), 0),
-    }
-}
-
-/// Whether a text ends with an offset that no clock has. The parser knows longer ones.
+/// Whether a text ends with an offset that no clock has.
 fn has_far_offset(text: &str) -> bool {
     let offset = text.len().checked_sub(6).and_then(|at| text.get(at..));
     let clock = offset.and_then(|offset| offset.strip_prefix(['+', '-']));
     let hours = clock.and_then(|clock| clock.split_once(':')).map(|(hours, _)| hours);
     hours.and_then(|hours| hours.parse::<u8>().ok()).is_some_and(|hours| hours > 23)
-}
-
-/// Whether a text has the form of RFC 3339 section 5.6. The parser knows more forms of ISO 8601,
-/// which other programs read in other ways.
-fn is_rfc_3339(text: &str) -> bool {
-    let has_form = |text: &str, form: &str| {
-        let fits =
-            |(byte, is): (u8, u8)| if is == b'0' { byte.is_ascii_digit() } else { byte == is };
-        text.len() == form.len() && text.bytes().zip(form.bytes()).all(fits)
-    };
-    let Some((seconds, rest)) = text.split_at_checked(19) else { return false };
-    let (date, time) = seconds.split_at_checked(10).unwrap_or_default();
-    let (between, time) = time.split_at_checked(1).unwrap_or_default();
-    let decimals =
-        rest.strip_prefix('.').map(|rest| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
-    let offset = match decimals {
-        Some(offset) if offset.len() + 1 < rest.len() => offset,
-        Some(_) => return false,
-        None => rest,
-    };
-    let is_offset = offset.strip_prefix(['+', '-']).is_some_and(|at| has_form(at, "00:00"));
-    has_form(date, "0000-00-00")
-        && matches!(between, "T" | "t")
-        && has_form(time, "00:00:00")
-        && (matches!(offset, "Z" | "z") || is_offset)
 }
 
 /// How a timer follows the calendar. Its first pop is the next moment of the expression.
@@ -189,13 +140,15 @@ fn calendar<'a>(
     if zone.len() > ZONE_BYTES_MAX {
         return Err(refused(CalendarError::Zone("a longer name".into())));
     }
-    let calendar = Calendar::parse(expression, zone, wall.0).map_err(refused)?;
+    let calendar = Calendar::parse(expression, zone).map_err(refused)?;
     let catch_up = lasting_of(options.catch_up, "timing.catch-up-window", (0, INTERVAL_MS_MAX))?;
     let end_ms = options.end_at.map(|text| moment_ms("timing.end-at", text)).transpose()?;
-    let first_ms = calendar
-        .next_after(wall.0)
-        .filter(|first_ms| end_ms.is_none_or(|end_ms| *first_ms <= end_ms));
-    let due_ms = first_ms.ok_or_else(|| refused(CalendarError::Never))?;
+    let due_ms = calendar.next_after(wall.0).ok_or_else(|| refused(CalendarError::Never))?;
+    if let Some(end_at) = options.end_at.filter(|_| end_ms.is_some_and(|end_ms| end_ms < due_ms)) {
+        let mut first = b"a time from the first pop on, ".to_vec();
+        write_wall_time(WallMs(due_ms), &mut first);
+        return Err(wrong("timing.end-at", &String::from_utf8_lossy(&first), end_at));
+    }
     let catch_up_ms = catch_up.unwrap_or(CATCH_UP_MS_DEFAULT);
     Ok(CronTiming { expression, zone, due_ms, done: 0, catch_up_ms, end_ms })
 }
@@ -495,7 +448,7 @@ mod tests {
             (TimerOptions { end_at: Some("soon"), ..cron("@daily") }, "timing.end-at: expected"),
             (
                 TimerOptions { end_at: Some("2027-01-15T08:30:00Z"), ..cron("0 9 * * *") },
-                "timing.cron: expected an expression that fires",
+                "timing.end-at: expected a time from the first pop on, 2027-01-15T09:00:00.000Z",
             ),
             (TimerOptions { cron: None, time_zone: Some("UTC"), ..cron("") }, "timing.time-zone"),
             (TimerOptions { cron: None, end_at: Some("x"), ..cron("") }, "timing.end-at"),

@@ -12,7 +12,10 @@
 use std::mem::MaybeUninit;
 
 use httparse::{Header, Response, Status};
+use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
+use jiff::fmt::strtime::BrokenDownTime;
+use jiff::tz::TimeZone;
 
 use super::request_head::{Framing, has_bare_line_feed, list_holds, parse_length};
 use crate::base::limits::HEADERS_MAX;
@@ -48,8 +51,19 @@ fn parse_retry_after(value: &[u8]) -> Option<RetryAfter> {
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Some(RetryAfter::Seconds(text.parse().unwrap_or(u32::MAX)));
     }
-    let moment = DateTimeParser::new().parse_timestamp(text.as_bytes()).ok()?;
-    u32::try_from(moment.as_second()).ok().map(RetryAfter::At)
+    u32::try_from(http_date(text)?.as_second()).ok().map(RetryAfter::At)
+}
+
+/// Reads a date in one of the three forms of RFC 9110 section 5.6.7: that of today's servers, that
+/// of RFC 850, and that of C's `asctime`. A year of two digits lies from 1969 to 2068: as long as
+/// that is so, who is asked to wait reads the same year as the section says.
+fn http_date(text: &str) -> Option<Timestamp> {
+    if let Ok(moment) = DateTimeParser::new().parse_timestamp(text.as_bytes()) {
+        return Some(moment);
+    }
+    let read = |form| BrokenDownTime::parse(form, text).ok()?.to_datetime().ok();
+    let date = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"].into_iter().find_map(read)?;
+    Some(date.to_zoned(TimeZone::UTC).ok()?.timestamp())
 }
 
 /// The bytes are not an HTTP/1 answer. The text names the reason.
@@ -192,7 +206,24 @@ mod tests {
         assert_eq!(after(429, "99999999999999999999"), Some(RetryAfter::Seconds(u32::MAX)));
         let date = RetryAfter::At(1_445_412_480);
         assert_eq!(after(503, "Wed, 21 Oct 2015 07:28:00 GMT"), Some(date));
-        for nonsense in ["", "-1", "1.5", "soon", "Wed, 21 Oct 1815 07:28:00 GMT", "\u{e9}"] {
+        for other_form in ["Wednesday, 21-Oct-15 07:28:00 GMT", "Wed Oct 21 07:28:00 2015"] {
+            assert_eq!(after(503, other_form), Some(date), "{other_form}");
+        }
+        let sixth = RetryAfter::At(784_111_777);
+        assert_eq!(after(429, "Sunday, 06-Nov-94 08:49:37 GMT"), Some(sixth));
+        assert_eq!(after(429, "Sun Nov  6 08:49:37 1994"), Some(sixth));
+        for nonsense in [
+            "",
+            "-1",
+            "1.5",
+            "soon",
+            "Wed, 21 Oct 1815 07:28:00 GMT",
+            "\u{e9}",
+            "Wednesday, 21-Oct-15 07:28:00",
+            "Wednesday, 32-Oct-15 07:28:00 GMT",
+            "Wed Oct 21 07:28:00 2015 GMT",
+            "Wed Oct 21 25:28:00 2015",
+        ] {
             assert_eq!(after(503, nonsense), None, "{nonsense}");
         }
         assert_eq!(after(500, "120"), None, "such an answer does not ask for it");

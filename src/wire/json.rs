@@ -12,9 +12,12 @@ use simd_json::{Buffers, ErrorType, Node, StaticNode, Tape};
 /// bytes.
 const KEPT_BODY_BYTES_MAX: usize = 64 << 10;
 /// Most JSON tokens of a body after which the buffers are kept. A token costs 24 B of tape, 24 B of
-/// stack and 4 B of index, so that at most 2^13 x 52 B + 2 x 64 KiB, doubled by growth, about 1
+/// stack and 4 B of index, so that at most 2^13 x 52 B + 3 x 64 KiB, doubled by growth, about 1.2
 /// MiB, stays held.
 const KEPT_TOKENS_MAX: usize = 1 << 13;
+
+/// Most JSON tokens of a body that is no JSON in which the place of the fault is looked for.
+const TOKENS_SEARCHED_MAX: usize = 1 << 12;
 
 /// Why a body is not the expected document: one line with the member, what was expected and what
 /// came. The service answers 400.
@@ -61,16 +64,18 @@ impl DocumentError {
     }
 }
 
-/// Memory that the parser keeps from one document to the next: at most about 1 MiB, whatever bodies
-/// came before.
+/// Memory that the parser keeps from one document to the next: at most about 1.2 MiB, whatever
+/// bodies came before.
 pub struct JsonScratch {
+    /// The body as it came: the parser changes it, and does not tell where it is wrong.
+    original: Vec<u8>,
     buffers: Buffers,
     tape: Tape<'static>,
 }
 
 impl Default for JsonScratch {
     fn default() -> Self {
-        Self { buffers: Buffers::default(), tape: Tape(Vec::new()) }
+        Self { original: Vec::new(), buffers: Buffers::default(), tape: Tape(Vec::new()) }
     }
 }
 
@@ -78,6 +83,11 @@ impl JsonScratch {
     /// Bytes that the tape holds between two documents. The tape is the largest part of the memory.
     pub fn tape_bytes(&self) -> usize {
         self.tape.0.capacity() * size_of::<Node<'static>>()
+    }
+
+    /// How many tokens the last body had.
+    fn tokens(&self) -> usize {
+        self.buffers.structural_indexes().len()
     }
 
     /// Parses `body` in place and lets `read` walk the tape. Cost and memory: see
@@ -89,13 +99,14 @@ impl JsonScratch {
     ) -> Result<T, DocumentError> {
         let body_bytes = body.len();
         refuse_what_the_parser_lets_pass(body)?;
+        self.original.clear();
+        self.original.extend_from_slice(body);
         let mut tape: Tape<'a> = std::mem::replace(&mut self.tape, Tape(Vec::new())).reset();
         let result = match simd_json::fill_tape(body, &mut self.buffers, &mut tape) {
             Ok(()) => read(&mut Cursor { nodes: &tape.0, has_unknown: false }),
-            Err(error) => Err(not_json(body_bytes, &error)),
+            Err(error) => Err(not_json(&self.original, self.tokens(), &error)),
         };
-        let tokens = self.buffers.structural_indexes().len();
-        if body_bytes > KEPT_BODY_BYTES_MAX || tokens > KEPT_TOKENS_MAX {
+        if body_bytes > KEPT_BODY_BYTES_MAX || self.tokens() > KEPT_TOKENS_MAX {
             *self = JsonScratch::default();
         } else {
             self.tape = tape.reset();
@@ -152,25 +163,52 @@ fn pairs_surrogates(body: &[u8]) -> bool {
     true
 }
 
+/// Says why a body is no JSON. Bytes are counted from 0.
 #[cold]
-fn not_json(body_bytes: usize, error: &simd_json::Error) -> DocumentError {
-    if body_bytes == 0 {
+fn not_json(body: &[u8], tokens: usize, error: &simd_json::Error) -> DocumentError {
+    if body.is_empty() {
         return DocumentError::told("body: empty, expected a JSON object");
     }
-    let at = error.index();
     match error.error() {
-        ErrorType::InvalidUtf8 => DocumentError::told("body: expected UTF-8, got other bytes"),
-        ErrorType::Eof => DocumentError::told("body: expected a JSON object, got blanks"),
-        ErrorType::InvalidNumber => DocumentError(
-            format!(
-                "body: expected JSON, got a number that is malformed or too large at byte {at}"
-            )
-            .into(),
-        ),
-        // Errors of the parser's first stage carry no position.
-        _ if at == 0 => DocumentError::told("body: expected a JSON object, got something else"),
-        _ => DocumentError(format!("body: expected JSON, got an error at byte {at}").into()),
+        ErrorType::InvalidUtf8 => {
+            return DocumentError::told("body: expected UTF-8, got other bytes");
+        }
+        ErrorType::Eof => return DocumentError::told("body: expected a JSON object, got blanks"),
+        ErrorType::InvalidNumber => {
+            let told = "a number that is malformed or too large";
+            let at = error.index();
+            return DocumentError(format!("body: expected JSON, got {told} at byte {at}").into());
+        }
+        _ => {}
     }
+    match (fault_in(body, tokens), error.index()) {
+        (Some(told), _) => DocumentError(format!("body: expected JSON, got {told}").into()),
+        // Errors of the parser's first stage carry no position.
+        (None, 0) => DocumentError::told("body: expected a JSON object, got something else"),
+        (None, at) => {
+            DocumentError(format!("body: expected JSON, got an error at byte {at}").into())
+        }
+    }
+}
+
+/// What is wrong with a body, in words, by a parser that is slow and exact. `None`: the body is too
+/// long to look at it again, or this parser does not mind.
+fn fault_in(body: &[u8], tokens: usize) -> Option<String> {
+    if body.len() > KEPT_BODY_BYTES_MAX || tokens > TOKENS_SEARCHED_MAX {
+        return None;
+    }
+    let error = serde_json::from_slice::<serde::de::IgnoredAny>(body).err()?;
+    let lines = body.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::len);
+    let before: usize = lines.take(error.line().saturating_sub(1)).sum();
+    let at = before + error.column().saturating_sub(1);
+    let byte = body.get(at).copied();
+    Some(match byte {
+        _ if error.is_eof() => format!("the end of the body at byte {}", body.len()),
+        Some(0..0x20) if error.to_string().starts_with("control character") => {
+            format!("a control character in a string at byte {at}; a line end is written as \\n")
+        }
+        _ => format!("an error at byte {at}"),
+    })
 }
 
 /// The rest of a tape.
@@ -380,6 +418,49 @@ pub fn write_signed(number: i64, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_place_where_a_body_is_no_json_is_told() {
+        let told = |body: &str| {
+            let mut bytes = body.as_bytes().to_vec();
+            let read = JsonScratch::default().parse(&mut bytes, |_| Ok(()));
+            read.expect_err(body).0.into_owned()
+        };
+        let control = "body: expected JSON, got a control character in a string at byte ";
+        for (body, at) in [
+            ("{\"a\":\"x\ny\"}", 7),
+            ("{\"a\":\"\\\"\ty\"}", 8),
+            ("{\n\"a\":\"\\n\",\n\"b\":\"\r\"}", 18),
+        ] {
+            assert!(
+                told(body).starts_with(&format!("{control}{at}; a line end")),
+                "{}",
+                told(body)
+            );
+        }
+        for (body, at) in [
+            ("{\"a\":1,}", 7),
+            ("{\"a\" 1}", 5),
+            ("{\"a\":1 \"b\":2}", 7),
+            ("{\"a\":tru}", 8),
+            ("{\"a\":[1,2}", 9),
+            ("{\"a\":\"\\\"\",\n\n \"b\":x}", 18),
+            ("{'a':1}", 1),
+            ("{\"a\":1}}", 7),
+            ("{\"a\":1} x", 8),
+        ] {
+            assert_eq!(
+                told(body),
+                format!("body: expected JSON, got an error at byte {at}"),
+                "{body}"
+            );
+        }
+        for body in ["{", "{\"a\":", "{\"a\":1", "{\"a\":\"x", "[[1,2]"] {
+            let end =
+                format!("body: expected JSON, got the end of the body at byte {}", body.len());
+            assert_eq!(told(body), end, "{body}");
+        }
+    }
 
     #[test]
     fn strings_and_numbers_read_the_same() {

@@ -76,16 +76,43 @@ impl WallTimeWriter {
     }
 }
 
+/// A moment as a text says it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReadMoment {
+    /// Milliseconds since 1970, rounded down; below 0 before 1970.
+    pub ms: i64,
+    /// Whether digits beyond the millisecond follow that are not all 0.
+    has_more: bool,
+    /// Whether the text says the second 60. It counts as the first second of the next minute.
+    pub has_second_60: bool,
+}
+
+impl ReadMoment {
+    /// Milliseconds since 1970, rounded up, so that what waits for the moment is not early. A
+    /// moment before 1970 is 1970, and one after 9999 the last millisecond of that year.
+    pub fn ms_up(self) -> u64 {
+        let ms = self.ms.saturating_add(self.has_more.into());
+        u64::try_from(ms).unwrap_or(0).min(LAST_MS)
+    }
+}
+
 /// Reads a moment from 1970 to 9999. Digits of a second beyond the millisecond are cut off, and a
 /// leap second counts as the first moment of the next minute. `None`: the text is no such moment.
 pub fn read_wall_time(text: &str) -> Option<WallMs> {
+    let moment = read_moment(text)?;
+    u64::try_from(moment.ms).ok().filter(|ms| *ms <= LAST_MS).map(WallMs)
+}
+
+/// Reads a moment of the years 0 to 9999, as RFC 3339 section 5.6 writes it, or with a blank between
+/// date and time. `None`: the text is none.
+pub fn read_moment(text: &str) -> Option<ReadMoment> {
     let (date, time) = text.split_at_checked(10)?;
     let [year, month, day] = fields(date, b'-', [4, 2, 2])?;
     let time = time.strip_prefix(['T', 't', ' '])?;
     let (clock, rest) = time.split_at_checked(8)?;
     let [hour, minute, second] = fields(clock, b':', [2, 2, 2])?;
-    let (fraction_ms, zone) = match rest.strip_prefix('.') {
-        None => (0, rest),
+    let ((fraction_ms, has_more), zone) = match rest.strip_prefix('.') {
+        None => ((0, false), rest),
         Some(rest) => {
             let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
             let (fraction, zone) = rest.split_at(digits);
@@ -100,7 +127,7 @@ pub fn read_wall_time(text: &str) -> Option<WallMs> {
     let local_s = days_until(year, month, day) * 86_400 + of_day_s;
     let at_s = local_s - offset_s(zone)?;
     let ms = at_s.checked_mul(1_000)?.checked_add(fraction_ms)?;
-    u64::try_from(ms).ok().filter(|ms| *ms <= LAST_MS).map(WallMs)
+    Some(ReadMoment { ms, has_more, has_second_60: second == 60 })
 }
 
 /// Three numbers of these many digits, with a separator between them.
@@ -121,11 +148,12 @@ fn fields(text: &str, separator: u8, widths: [usize; 3]) -> Option<[u32; 3]> {
     rest.is_empty().then_some(numbers)
 }
 
-/// The first three digits of a fraction of a second.
-fn milliseconds(fraction: &str) -> Option<i64> {
+/// The first three digits of a fraction of a second, and whether more follow that are not 0.
+fn milliseconds(fraction: &str) -> Option<(i64, bool)> {
     let first = fraction.bytes().chain([b'0'; 2]).take(3);
     let ms = first.fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0'));
-    (!fraction.is_empty()).then_some(ms)
+    let has_more = fraction.bytes().skip(3).any(|digit| digit != b'0');
+    (!fraction.is_empty()).then_some((ms, has_more))
 }
 
 fn offset_s(zone: &str) -> Option<i64> {

@@ -64,14 +64,14 @@ fn the_first_pop_is_at_the_moment_that_is_shown() {
 fn the_members_are_shown_and_the_document_can_be_sent_again() {
     let node = Node::shared();
     let timing = json!({"cron": "0 0 9 * * MON-FRI", "time-zone": "Europe/London",
-                        "catch-up-window": "PT15M", "end-at": "2099-12-31T23:59:59Z"});
+                        "catch-up-window": "PT15M", "end-at": "9999-12-31T23:59:59Z"});
     let path = node.create(&timer(timing, "http://127.0.0.1:9/"));
     let document = shown(&node, &path).expect("it waits");
     let timing = &document["timing"];
     assert_eq!(timing["cron"], "0 0 9 * * MON-FRI");
     assert_eq!(timing["time-zone"], "Europe/London");
     assert_eq!(timing["catch-up-window"], 900);
-    assert_eq!(timing["end-at"], "2099-12-31T23:59:59Z");
+    assert_eq!(timing["end-at"], "9999-12-31T23:59:59Z");
     assert_eq!(timing["sequence-number"], 0);
     assert!(timing.get("interval").is_none() && timing.get("repeat-for").is_none());
     let next = timing["next-at"].as_str().expect("a time").parse::<jiff::Timestamp>();
@@ -127,7 +127,13 @@ fn what_makes_no_sense_is_refused_by_name_and_nothing_is_stored() {
         (json!({"cron": "@daily", "catch-up-window": -1}), "timing.catch-up-window: expected"),
         (json!({"cron": "@daily", "catch-up-window": "P1M"}), "timing.catch-up-window: expected"),
         (json!({"cron": "@daily", "end-at": "soon"}), "timing.end-at: expected a time"),
-        (json!({"cron": "@daily", "end-at": "2020-01-01T00:00:00Z"}), "timing.cron: expected"),
+        (
+            json!({"cron": "@daily", "end-at": "2020-01-01T00:00:00Z"}),
+            "timing.end-at: expected a time from the first pop on, ",
+        ),
+        (json!({"cron": ", * * * * *"}), "timing.cron: expected an expression of five"),
+        (json!({"cron": "0 9, 17 * * *"}), "timing.cron: expected an expression of five"),
+        (json!({"cron": "* * * 1 2 +MON#5"}), "timing.cron: expected an expression that fires"),
         (json!({"cron": "@daily", "interval": 5}), "timing: expected"),
         (json!({"cron": "@daily", "repeat-for": 5}), "timing: expected"),
         (json!({"cron": "@daily", "at": "2099-01-01T00:00:00Z"}), "timing: expected"),

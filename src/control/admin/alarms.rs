@@ -13,6 +13,7 @@ use super::alarm_board::AlarmBoard;
 use super::give_up_news::{GiveUpNews, News};
 use crate::node::callbacks::dialling::ToldFailure;
 use crate::node::meters::CoreMeters;
+use crate::node::watchdog::Work;
 use crate::ring;
 
 /// How often the counts are looked at.
@@ -22,6 +23,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const TELL_EVERY: Duration = Duration::from_secs(60);
 /// Of how many callback hosts failures are told in that time.
 const HOSTS_MAX: usize = 20;
+/// Of how many turns over their budget the log tells at least. A single one comes of whatever else
+/// runs on the machine.
+const TURNS_MIN: u64 = 10;
 
 /// A count that must not grow, and what the log says when it does.
 struct CountAlarm {
@@ -110,6 +114,7 @@ pub(crate) async fn watch(meters: Arc<[CoreMeters]>, board: AlarmBoard) {
     let mut told = [LastTold::default(); ALARMS.len()];
     let mut hosts = HashMap::new();
     let mut give_ups = GiveUpNews::default();
+    let mut turns = TurnNews::default();
     loop {
         look.tick().await;
         board.look(&meters, Instant::now(), ring::now().wall.0);
@@ -125,6 +130,34 @@ pub(crate) async fn watch(meters: Arc<[CoreMeters]>, board: AlarmBoard) {
         }
         let given_up = meters.iter().flat_map(|core| iter::from_fn(|| core.give_ups.take()));
         give_ups.look(given_up, Instant::now()).iter().for_each(News::log);
+        if let Some(said) = turns.look(&meters, Instant::now()) {
+            warn!("turns of a core took longer than limits.turn_budget_us, mostly for {said}");
+        }
+    }
+}
+
+/// Turns over their budget, as the log last told them.
+#[derive(Default)]
+struct TurnNews {
+    told: LastTold,
+    of_work: [u64; Work::ALL.len()],
+}
+
+impl TurnNews {
+    /// Says what turns over their budget have done since the last line, if they are many.
+    fn look(&mut self, meters: &[CoreMeters], now: Instant) -> Option<String> {
+        let all: u64 = meters.iter().map(|core| core.turns_over_budget.get()).sum();
+        if all.saturating_sub(self.told.count) < TURNS_MIN {
+            return None;
+        }
+        self.told.due(all, now)?;
+        let mut said = Vec::new();
+        for ((_, name, counter), before) in Work::ALL.iter().zip(&mut self.of_work) {
+            let count: u64 = meters.iter().map(|core| counter(core).get()).sum();
+            let more = count.saturating_sub(std::mem::replace(before, count));
+            said.extend((more > 0).then(|| format!("{name} ({more})")));
+        }
+        Some(said.join(", "))
     }
 }
 
@@ -169,6 +202,27 @@ impl LastTold {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_many_long_turns_did_is_told_once_a_minute() {
+        let (meters, begun) = ([CoreMeters::default(), CoreMeters::default()], Instant::now());
+        let mut news = TurnNews::default();
+        let count = |work: Work, turns| {
+            for _ in 0..turns {
+                meters[1].turns_over_budget.add(1);
+                work.count(&meters[1]);
+            }
+        };
+        count(Work::Pops, TURNS_MIN - 1);
+        assert_eq!(news.look(&meters, begun), None, "a few");
+        count(Work::Requests, 20);
+        let said = news.look(&meters, begun);
+        assert_eq!(said.as_deref(), Some("requests (20), pops (9)"));
+        count(Work::Requests, 20);
+        assert_eq!(news.look(&meters, begun + TELL_EVERY / 2), None, "within a minute");
+        let said = news.look(&meters, begun + TELL_EVERY);
+        assert_eq!(said.as_deref(), Some("requests (20)"));
+    }
 
     #[test]
     fn growth_is_told_at_once_and_then_once_a_minute() {

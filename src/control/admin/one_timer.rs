@@ -186,7 +186,7 @@ fn document(view: &NodeView, timer: &TimerView) -> Option<Value> {
 /// When the next pops are due, in ms since 1970, without what a window adds.
 fn next_pops(timer: &TimerView, attributes: &Attributes<'_>, now_ms: u64) -> Vec<u64> {
     if let Some(cron) = &attributes.cron {
-        return next_of_calendar(cron, now_ms);
+        return next_of_calendar(cron);
     }
     let start_ms = now_ms.saturating_sub(timer.age_ms);
     let all = timer.repeat_for_ms.checked_div(timer.interval_ms).unwrap_or(1);
@@ -194,8 +194,8 @@ fn next_pops(timer: &TimerView, attributes: &Attributes<'_>, now_ms: u64) -> Vec
     (timer.sequence + 1..=all).take(NEXT_POPS).map(due).collect()
 }
 
-fn next_of_calendar(cron: &CronTiming<'_>, now_ms: u64) -> Vec<u64> {
-    let calendar = Calendar::parse(cron.expression, cron.zone, now_ms).ok();
+fn next_of_calendar(cron: &CronTiming<'_>) -> Vec<u64> {
+    let calendar = Calendar::kept(cron).ok();
     let next = |at_ms: &u64| {
         let next_ms = calendar.as_ref()?.next_after(*at_ms)?;
         cron.end_ms.is_none_or(|end_ms| next_ms <= end_ms).then_some(next_ms)

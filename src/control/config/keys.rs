@@ -345,7 +345,8 @@ pub static KEYS: [Key; 112] = [
         "Pops that come due in one loop turn; the rest follow in the next, so that a herd of \
          timers never blocks requests."),
     limit!(turn_budget_us: u64, 10, 1_000_000, "microseconds",
-        "A loop turn longer than this is counted in chronos_turns_over_budget_total."),
+        "A loop turn takes requests of clients for this time, and those left over for as long \
+         again. A longer turn is counted in chronos_turns_over_budget_total."),
     limit!(tags_max: u32, 0, 100_000, "tags",
         "Statistics tags that have figures of their own; those beyond are counted together."),
     Key {

@@ -544,6 +544,11 @@ impl ClientConnection {
         let mut at = 0;
         while *budget > 0 && !self.is_closing && !self.is_backed_up(limits) {
             let rest = &mut input[at..];
+            let has_request = !rest.is_empty() || !matches!(self.stage, RequestPart::Head(_));
+            if has_request && api.service.time.is_over() {
+                self.is_deferred = true;
+                break;
+            }
             match &mut self.stage {
                 RequestPart::Head(_) => match self.take_head(api, caller, rest) {
                     ControlFlow::Continue(used) => at += used,
@@ -716,7 +721,7 @@ impl ClientConnection {
         self.is_closing = !line.persistence.keep_alive;
         let (page, addressed) = (self.page.take(), self.addressed.take());
         let (persistence, is_read) = (line.persistence, line.is_read());
-        let held_bytes = self.unsent_bytes();
+        let (held_bytes, body_bytes) = (self.unsent_bytes(), body.len());
         let quota = self.access.as_deref().and_then(Access::quota);
         let (addressed, is_callback) = (addressed.as_deref(), line.is_callback);
         let caller = Caller { quota, addressed, is_callback, ..caller };
@@ -743,6 +748,7 @@ impl ClientConnection {
             add_header(out, begins, warning);
         }
         let answer_bytes = out.len() - begins;
+        api.service.time.spend(body_bytes);
         match served {
             Served::Later => {
                 self.reads_awaited += usize::from(is_read);

@@ -60,6 +60,10 @@ impl ClientConnection {
         self.is_deferred = of_all == 0;
         let mut lines = 0;
         while lines < lines_max && !self.is_backed_up(api.limits) {
+            if api.service.time.is_over() {
+                self.is_deferred = true;
+                break;
+            }
             let Some((number, line)) = body.lines.next_line() else {
                 spend(api, &mut body, lines);
                 return self.take_more(api.service, body, input);
@@ -78,7 +82,7 @@ impl ClientConnection {
         }
         spend(api, &mut body, lines);
         self.stage = RequestPart::Bulk(body);
-        if !self.is_deferred {
+        if !self.is_deferred || lines > 0 {
             *budget = 0;
         }
         ControlFlow::Break(0)
@@ -121,6 +125,7 @@ impl ClientConnection {
         let quota = self.access.as_deref().and_then(Access::quota);
         let taken = match line {
             Line::Text(text) => {
+                service.time.spend(text.len());
                 service.create_line((api.now, core), (from, quota), (text, is_strict))
             }
             Line::TooLong => {

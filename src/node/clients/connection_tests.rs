@@ -19,10 +19,10 @@ use crate::shard::effects::{Answer, Reply};
 use crate::shard::harness_tests::config;
 use std::sync::Arc;
 
-const NOW: Now = Now { mono: MonoNs(50_000 * TICK_NS), wall: WallMs(1_700_000_000_000) };
+pub(super) const NOW: Now = Now { mono: MonoNs(50_000 * TICK_NS), wall: WallMs(1_700_000_000_000) };
 const OPAQUE_BYTES: usize = 20_000;
 
-struct Fixture {
+pub(super) struct Fixture {
     ring: Ring,
     core: Core,
     service: Service,
@@ -34,7 +34,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let (shards, own) = (ShardCount::new(2), ShardIndex(0));
         let limits = Limits::default();
         let view = Arc::new(View::alone("10.0.0.1:7253"));
@@ -62,16 +62,38 @@ impl Fixture {
         }
     }
 
-    fn feed(&mut self, text: &str) -> Appetite {
+    pub(super) fn feed(&mut self, text: &str) -> Appetite {
         self.feed_at(NOW, text)
     }
 
     /// Feeds the connection in the turn that begins at `now`.
-    fn feed_at(&mut self, now: Now, text: &str) -> Appetite {
+    pub(super) fn feed_at(&mut self, now: Now, text: &str) -> Appetite {
         let mut bytes = text.as_bytes().to_vec();
         let input = (&mut bytes[..], self.ring.far_ends());
         let (core, service, limits) = (&mut self.core, &mut self.service, &self.limits);
         self.connection.feed(&mut Api { now, core, service, limits }, input)
+    }
+
+    /// Begins a turn of requests.
+    pub(super) fn begin_turn(&mut self, at: MonoNs) {
+        self.service.time.begin_turn(at);
+    }
+
+    /// Takes the answers that are written, and returns the status of the first one, or nothing.
+    pub(super) fn status(&mut self) -> String {
+        let answers = std::mem::take(&mut self.connection.out);
+        String::from_utf8_lossy(answers.get(9..12).unwrap_or_default()).into_owned()
+    }
+
+    /// How many answers are written, or awaited.
+    pub(super) fn answered(&self) -> usize {
+        let out = String::from_utf8_lossy(&self.connection.out);
+        out.matches("HTTP/1.1 200").count() + self.connection.pending.len()
+    }
+
+    /// How many lines of a bulk request are refused.
+    pub(super) fn lines_answered(&self) -> usize {
+        String::from_utf8_lossy(&self.connection.out).matches("\"status\":400").count()
     }
 
     /// Creates a timer here and returns the request that reads it.

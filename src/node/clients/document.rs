@@ -3,12 +3,13 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use jiff::Timestamp;
 
+use crate::base::time::WallMs;
 use crate::shard::effects::TimerView;
 use crate::wire::attributes::{Attributes, CallbackMethod, CronTiming, RetryPolicy};
 use crate::wire::dead_letter::DeadLetter;
 use crate::wire::json::{string_bytes_max, write_number, write_signed, write_string};
+use crate::wire::wall_time::write_wall_time;
 
 /// Appends a timer. Durations are shown in seconds. Returns whether its version is told: a name or
 /// a key made its id, or clients did something with it.
@@ -227,8 +228,11 @@ fn write_policy(policy: &RetryPolicy, out: &mut Vec<u8>) {
 
 /// A wall time in the form of RFC 3339.
 fn moment(ms: u64) -> String {
-    let moment = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
-    moment.map_or_else(String::new, |moment| moment.to_string())
+    let mut text = Vec::new();
+    write_wall_time(WallMs(ms), &mut text);
+    let text = String::from_utf8_lossy(&text);
+    let without_zeros = text.trim_end_matches('Z').trim_end_matches('0').trim_end_matches('.');
+    format!("{without_zeros}Z")
 }
 
 /// Appends milliseconds as seconds, with as many decimals as are needed.

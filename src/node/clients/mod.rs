@@ -11,6 +11,8 @@ pub(crate) mod connection;
 mod connection_bulk;
 #[cfg(test)]
 mod connection_tests;
+#[cfg(test)]
+mod cost_tests;
 pub(crate) mod document;
 mod head_memory;
 pub(crate) mod job_answers;
@@ -19,6 +21,7 @@ mod letters;
 mod lists;
 mod refusals;
 mod request_line;
+mod request_time;
 pub(crate) mod table;
 mod table_tls;
 pub(crate) mod service;

@@ -41,6 +41,7 @@ use crate::node::clients::head_memory::HeadMemory;
 use crate::node::clients::letters::{judge_hosts, letter_use};
 use crate::node::clients::refusals::{denied, refusal_of, too_long, whole_content};
 use crate::node::clients::request_line::RequestLine;
+use crate::node::clients::request_time::RequestTime;
 use crate::node::clients::tokens::Tokens;
 use crate::node::clients::warnings::{refusal_for, warning_of};
 use crate::tls::names::Member;
@@ -127,6 +128,8 @@ pub struct Service {
     pub denied_hosts: [u64; Denial::ALL.len()],
     /// How many lines of bulk requests may still be taken.
     pub bulk_budget: LineBudget,
+    /// How long requests may still be taken.
+    pub time: RequestTime,
     /// What the client is told of the document that was taken last, until somebody takes it.
     pub(super) warning: Option<Box<str>>,
     authorities: AuthorityMemory,
@@ -186,6 +189,7 @@ impl Service {
             denied: DeniedRequests::default(),
             denied_hosts: Default::default(),
             bulk_budget: LineBudget::default(),
+            time: RequestTime::new(limits.turn_budget_us),
             warning: None,
             authorities: AuthorityMemory::default(),
             limits: limits.clone(),
@@ -451,6 +455,7 @@ impl Service {
         let wall = if follows { core.calendar_wall(now) } else { now.wall };
         let limits = (factor_in_path, self.limits.opaque_bytes_max, wall);
         let (authorities, content) = (&mut self.authorities, &mut self.content);
+        self.time.spend_much(document.timer.options.is_some());
         let definition = admit_as(&document.timer, identity, limits, authorities, content)
             .map_err(|rejection| refusal_of(&rejection))?;
         let judged = judge_hosts(&self.destinations, &definition);

@@ -246,6 +246,9 @@ impl Clients {
     /// left since. Connections that this turn has no room for come first in the next turn.
     pub fn resume(&mut self, io: &mut Io<'_>, core: &mut Core) {
         self.service.room.begin_portion();
+        if !self.resume.is_empty() {
+            self.service.time.begin_rest();
+        }
         let mut deferred = Vec::new();
         for place in std::mem::take(&mut self.resume) {
             let Some(connection) = self.connections.at_mut(place) else { continue };
