@@ -175,9 +175,13 @@ fn not_json(body: &[u8], tokens: usize, error: &simd_json::Error) -> DocumentErr
         }
         ErrorType::Eof => return DocumentError::told("body: expected a JSON object, got blanks"),
         ErrorType::InvalidNumber => {
-            let told = "a number that is malformed or too large";
             let at = error.index();
-            return DocumentError(format!("body: expected JSON, got {told} at byte {at}").into());
+            return DocumentError(
+                format!(
+                    "body: expected JSON, got a number that is malformed or too large at byte {at}"
+                )
+                .into(),
+            );
         }
         _ => {}
     }
@@ -207,7 +211,7 @@ fn fault_in(body: &[u8], tokens: usize) -> Option<String> {
         _ if error.is_eof() => format!("the end of the body at byte {}", body.len()),
         Some(0..0x20) if is_control => {
             let told = "a control character in a string at byte";
-            format!("{told} {control}; a line end is written as \\n")
+            format!("{told} {control}; write a line end as its escape")
         }
         _ => format!("an error at byte {at}"),
     })
@@ -436,7 +440,7 @@ mod tests {
             ("{\n\"a\":\"\\n\",\n\"b\":\"\r\"}", 17),
         ] {
             assert!(
-                told(body).starts_with(&format!("{control}{at}; a line end")),
+                told(body).starts_with(&format!("{control}{at}; write a line end")),
                 "{}",
                 told(body)
             );
