@@ -595,9 +595,8 @@ impl Seat {
             }
         };
         let _ = self.ready.send((self.own, Ok((ring.mailbox(), ring.waker()))));
-        let Ok(Go { mailboxes, resolver, segments, addresses }) = self.go.recv() else {
-            return Ok(());
-        };
+        let Ok(go) = self.go.recv() else { return Ok(()) };
+        let Go { mailboxes, resolver, segments, addresses } = go;
         let (listen, settings) = (addresses.timers, &self.settings);
         let wall = self.journal.as_ref().map(|journal| journal.plan.wall);
         let began = wall.map_or_else(now, |wall| wall.raise(now()));
@@ -610,8 +609,8 @@ impl Seat {
         }
         let began = wall.map_or_else(now, |wall| wall.raise(now()));
         core.begin(began);
-        let mut service = Service::new(&settings.limits, settings.accept_strangers);
         let own = ShardIndex(self.own as u16);
+        let mut service = Service::new(&settings.limits, settings.accept_strangers);
         service.guard = settings.guard.clone();
         service.tokens.clone_from(&settings.tokens);
         service.timestamp_asks = self.oracle.as_ref().map(|_| Vec::new());

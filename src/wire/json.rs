@@ -175,9 +175,13 @@ fn not_json(body: &[u8], tokens: usize, error: &simd_json::Error) -> DocumentErr
         }
         ErrorType::Eof => return DocumentError::told("body: expected a JSON object, got blanks"),
         ErrorType::InvalidNumber => {
-            let told = "a number that is malformed or too large";
             let at = error.index();
-            return DocumentError(format!("body: expected JSON, got {told} at byte {at}").into());
+            return DocumentError(
+                format!(
+                    "body: expected JSON, got a number that is malformed or too large at byte {at}"
+                )
+                .into(),
+            );
         }
         _ => {}
     }
@@ -200,12 +204,14 @@ fn fault_in(body: &[u8], tokens: usize) -> Option<String> {
     let error = serde_json::from_slice::<serde::de::IgnoredAny>(body).err()?;
     let lines = body.split_inclusive(|byte| *byte == b'\n').map(<[u8]>::len);
     let before: usize = lines.take(error.line().saturating_sub(1)).sum();
-    let at = before + error.column().saturating_sub(1);
-    let byte = body.get(at).copied();
-    Some(match byte {
+    // A control character is told by the bytes before it, anything else with the byte itself.
+    let (control, at) = (before + error.column(), before + error.column().saturating_sub(1));
+    let is_control = error.to_string().starts_with("control character");
+    Some(match body.get(control) {
         _ if error.is_eof() => format!("the end of the body at byte {}", body.len()),
-        Some(0..0x20) if error.to_string().starts_with("control character") => {
-            format!("a control character in a string at byte {at}; a line end is written as \\n")
+        Some(0..0x20) if is_control => {
+            let told = "a control character in a string at byte";
+            format!("{told} {control}; write a line end as its escape")
         }
         _ => format!("an error at byte {at}"),
     })
@@ -430,10 +436,10 @@ mod tests {
         for (body, at) in [
             ("{\"a\":\"x\ny\"}", 7),
             ("{\"a\":\"\\\"\ty\"}", 8),
-            ("{\n\"a\":\"\\n\",\n\"b\":\"\r\"}", 18),
+            ("{\n\"a\":\"\\n\",\n\"b\":\"\r\"}", 17),
         ] {
             assert!(
-                told(body).starts_with(&format!("{control}{at}; a line end")),
+                told(body).starts_with(&format!("{control}{at}; write a line end")),
                 "{}",
                 told(body)
             );
@@ -444,7 +450,7 @@ mod tests {
             ("{\"a\":1 \"b\":2}", 7),
             ("{\"a\":tru}", 8),
             ("{\"a\":[1,2}", 9),
-            ("{\"a\":\"\\\"\",\n\n \"b\":x}", 18),
+            ("{\"a\":\"\\\"\",\n\n \"b\":x}", 17),
             ("{'a':1}", 1),
             ("{\"a\":1}}", 7),
             ("{\"a\":1} x", 8),

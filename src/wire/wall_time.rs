@@ -103,8 +103,8 @@ pub fn read_wall_time(text: &str) -> Option<WallMs> {
     u64::try_from(moment.ms).ok().filter(|ms| *ms <= LAST_MS).map(WallMs)
 }
 
-/// Reads a moment of the years 0 to 9999, as RFC 3339 section 5.6 writes it, or with a blank between
-/// date and time. `None`: the text is none.
+/// Reads a moment of the years 0 to 9999, as RFC 3339 section 5.6 writes it, or with a blank
+/// between date and time. `None`: the text is none.
 pub fn read_moment(text: &str) -> Option<ReadMoment> {
     let (date, time) = text.split_at_checked(10)?;
     let [year, month, day] = fields(date, b'-', [4, 2, 2])?;

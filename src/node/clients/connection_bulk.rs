@@ -125,8 +125,10 @@ impl ClientConnection {
         let quota = self.access.as_deref().and_then(Access::quota);
         let taken = match line {
             Line::Text(text) => {
-                service.time.spend(text.len());
-                service.create_line((api.now, core), (from, quota), (text, is_strict))
+                let bytes = text.len();
+                let taken = service.create_line((api.now, core), (from, quota), (text, is_strict));
+                service.time.spend(bytes);
+                taken
             }
             Line::TooLong => {
                 let max = api.limits.body_bytes_max;
