@@ -5,6 +5,7 @@ use super::super::effects::{Event, Request};
 use super::super::harness_tests::{Cluster, FROM, START_MS, content};
 use super::*;
 use crate::base::ids::NodeHash;
+use crate::base::ids::TimerId;
 use crate::base::ranked::Sites;
 use crate::wire::peer_message::decode_message;
 
