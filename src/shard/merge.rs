@@ -6,6 +6,7 @@ use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::Replicas;
 use crate::base::time::{Now, Tick};
 use crate::journal::Position;
+use crate::timer::definition::Content;
 use crate::timer::naming::{is_digest, may_be_of_key};
 use crate::timer::version::{StateKey, Version, supersedes};
 use crate::wire::peer_message::{
@@ -371,8 +372,6 @@ impl Shard {
         key.version == held.version
             && (copy.body.is_some() && start.0.abs_diff(held.start.0) >= OTHER_START_MS
                 || copy.body.is_none() && held.is_live())
-    }
-
     }
 
     /// Holds the end of a timer. Where there is no room for a tombstone, other nodes may stand in

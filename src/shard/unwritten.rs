@@ -13,7 +13,7 @@
 
 use crate::base::ids::{PeerSet, TimerId};
 use crate::base::planted::{Bug, is_planted};
-use crate::base::time::Now;
+use crate::base::time::{Now, WallMs};
 use crate::journal::Position;
 use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy};
 
@@ -25,6 +25,8 @@ use super::records::Record;
 /// Pause before peers are told again that this core has no room. It is short enough that no peer
 /// forgets the lack of room.
 const FULL_TOLD_MS: u64 = FULL_MS / 2;
+/// While the disk takes nothing, the journal is told so often that this shard is not complete.
+const STATE_EVERY_MS: u64 = 10_000;
 
 impl Shard {
     /// Refuses clients' writes for this reason, or takes them again. `is_stuck`: nothing that is
@@ -68,7 +70,11 @@ impl Shard {
     ) -> PeerResult<'static> {
         let tick = now.mono.tick_floor();
         self.counters.copies_refused += 1;
-        self.complete_since = now.wall;
+        self.complete_since = match self.write_refusal {
+            None => now.wall,
+            // Each state takes a block of what room is left.
+            Some(_) => WallMs(now.wall.0.next_multiple_of(STATE_EVERY_MS)),
+        };
         if self.full_at.is_none_or(|at| tick - at >= FULL_TOLD_MS) {
             self.full_at = Some(tick);
             let others = self.peers.alive().without(self.peers.own()).minus(self.peers.http());

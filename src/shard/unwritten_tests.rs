@@ -145,8 +145,8 @@ fn what_was_obeyed_and_not_written_is_asked_for_after_a_restart() {
         .map(|record| {
             let mut bytes = Vec::new();
             let shard = cluster.shard(0);
-            let copy = shard.copy_of(record, &mut Vec::new());
-            PeerMessage::Copy(copy).encode(&mut bytes);
+            let mut room = Vec::new();
+            PeerMessage::Copy(shard.copy_of(record, &mut room)).encode(&mut bytes);
             (*record, bytes)
         })
         .collect();

@@ -109,7 +109,7 @@ mod tests {
         time: PlanTime,
         plan: fn(&PlanTime, &Calendar, &CronTiming<'_>) -> Option<Planned>,
     ) -> (i64, u64) {
-        let calendar = Calendar::parse(expression, "UTC", NOW_MS).expect("a calendar");
+        let calendar = Calendar::parse(expression, "UTC").expect("a calendar");
         let timing = CronTiming {
             expression,
             zone: "UTC",

@@ -331,9 +331,8 @@ fn a_burst_of_errors_is_told_with_its_status() {
     let node = Node::start(1, "");
     let sink = Sink::start(|_, _| Reaction::Status(500));
     let uri = sink.uri("/");
-    let callback = format!(
-        r#"{{"http":{{"uri":"{uri}","opaque":"x"}},"retry":{{"max-attempts":1}}}}"#
-    );
+    let callback =
+        format!(r#"{{"http":{{"uri":"{uri}","opaque":"x"}},"retry":{{"max-attempts":1}}}}"#);
     let timer = format!(r#"{{"timing":{{"interval":1}},"callback":{callback}}}"#);
     (0..POPS).for_each(|_| _ = node.create(&timer));
     until("all to be given up", || {

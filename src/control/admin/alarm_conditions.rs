@@ -65,7 +65,7 @@ const CRITICAL: Severity = Severity::Critical;
 const WARNING: Severity = Severity::Warning;
 
 /// All conditions.
-pub(super) const CONDITIONS: [Condition; 28] = [
+pub(super) const CONDITIONS: [Condition; 30] = [
     Condition {
         name: "writes-refused",
         severity: CRITICAL,

@@ -73,6 +73,14 @@ impl Location {
         }
     }
 
+    /// Forgets the addresses of a name, which may be others now.
+    pub fn forget(&mut self) {
+        if let Location::Named(named) = self {
+            named.addresses.clear();
+            named.asked = None;
+        }
+    }
+
     /// Asks for the name in the background, if it was asked for longer ago than this.
     #[inline]
     pub fn ask_if_old(&mut self, host: HostId, now: MonoNs, resolver: &Resolver, fresh_ms: u64) {

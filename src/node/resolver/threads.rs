@@ -395,17 +395,17 @@ mod tests {
     fn static_names_come_first_and_the_question_keeps_its_name() {
         let (resolvers, gate) = start(1);
         let resolver = &resolvers[0];
-        assert_eq!(ask(resolver, 1, "sprout.example").addresses.len(), 2);
+        assert_eq!(ask(resolver, 1, "sprout.example").found.addresses().len(), 2);
         let mut names = StaticNames::default();
         names.set_target("sprout.example", "here.silent");
         names.set_target("ralf.example", "localhost");
         names.set_addresses("here.silent", vec![[10, 9, 9, 9].into()]);
         resolver.set_statics(Arc::new(names));
         let expected = ["10.9.9.9:80".parse().expect("it is")];
-        assert_eq!(ask(resolver, 1, "Sprout.example").addresses, expected);
-        assert!(ask(resolver, 2, "ralf.example").addresses[0].ip().is_loopback());
+        assert_eq!(ask(resolver, 1, "Sprout.example").found.addresses(), expected);
+        assert!(ask(resolver, 2, "ralf.example").found.addresses()[0].ip().is_loopback());
         resolver.set_statics(Arc::default());
-        assert_eq!(ask(resolver, 1, "sprout.example").addresses.len(), 2);
+        assert_eq!(ask(resolver, 1, "sprout.example").found.addresses().len(), 2);
         gate.open();
     }
 

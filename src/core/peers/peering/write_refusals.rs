@@ -71,7 +71,8 @@ impl Peering {
     /// What the wall clocks of the members that were heard show now. What may be this node's time
     /// is taken for it: only what is certain contradicts a clock.
     pub(crate) fn member_walls(&self, now: Now) -> impl Iterator<Item = WallMs> {
-        let walls = self.peers.iter().flatten().filter_map(move |peer| peer.voice.peer_wall(now.mono));
+        let walls =
+            self.peers.iter().flatten().filter_map(move |peer| peer.voice.peer_wall(now.mono));
         walls.map(move |wall| now.wall.max(*wall.start()).min(*wall.end()))
     }
 
