@@ -21,7 +21,7 @@ use crate::base::time::{Now, Tick, WallMs};
 /// A change of less is followed at once: nobody reads two clocks at the same moment, and a leap
 /// second is no doubt.
 const STEP_MS: u64 = 1_500;
-/// How long a node to which nobody says the time holds the former one.
+/// How long a node that hears no other clock holds the former time.
 pub const FOLLOW_AFTER_MS: u64 = 30_000;
 /// How often a node with nothing to do looks at its clocks, and how often while it is in doubt.
 const LOOK_EVERY_MS: u64 = 5_000;
