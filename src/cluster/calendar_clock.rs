@@ -21,7 +21,7 @@ use crate::base::time::{Now, Tick, WallMs};
 /// A change of less is followed at once: nobody reads two clocks at the same moment, and a leap
 /// second is no doubt.
 const STEP_MS: u64 = 1_500;
-/// How long a node to which nobody says the time holds the former one.
+/// How long a node that hears no other clock holds the former time.
 pub const FOLLOW_AFTER_MS: u64 = 30_000;
 /// How often a node with nothing to do looks at its clocks, and how often while it is in doubt.
 const LOOK_EVERY_MS: u64 = 5_000;
@@ -92,6 +92,7 @@ impl CalendarClock {
     /// Takes what the members' wall clocks show at this moment, and looks. Returns whether
     /// calendars are to be planned anew.
     pub fn hear(&mut self, now: Now, walls: impl Iterator<Item = WallMs>) -> bool {
+        self.note_look(now);
         let mono_ms = now.mono.tick_floor().0;
         self.others_ms.clear();
         self.others_ms.extend(walls.map(|wall| wall.0.wrapping_sub(mono_ms) as i64));
@@ -101,12 +102,25 @@ impl CalendarClock {
     /// Looks at both clocks. Returns whether calendars are to be planned anew.
     #[inline]
     pub fn look(&mut self, now: Now) -> bool {
-        self.looked_at = now.mono.tick_floor();
+        self.note_look(now);
         if self.is_off(now) {
             return self.settle(now);
         }
         self.held_ms = ahead_ms(now);
         self.has_moved()
+    }
+
+    /// Notes that the clocks are looked at. What they showed before a longer pause says nothing of
+    /// what they showed meanwhile: the doubt begins anew.
+    #[inline]
+    fn note_look(&mut self, now: Now) {
+        let tick = now.mono.tick_floor();
+        if let Some((_, since)) = &mut self.doubted
+            && tick - self.looked_at > LOOK_EVERY_MS
+        {
+            *since = tick;
+        }
+        self.looked_at = tick;
     }
 
     /// When the clocks are to be looked at again at the latest.

@@ -158,6 +158,18 @@ fn of_two_nodes_the_one_whose_clock_steps_goes_by_what_both_knew() {
 }
 
 #[test]
+fn two_lies_are_not_taken_for_one_that_lasts() {
+    let mut node = Node::among(&[]);
+    node.step_to(HOUR_MS);
+    node.pass(20_000);
+    // The core has nothing to do, and does not see that the clock is right for a while.
+    node.mono_ms += 15_000;
+    assert_eq!(node.pass(20_000), 0);
+    node.step_to(0);
+    assert_eq!(node.pass(1_000), 0);
+}
+
+#[test]
 fn it_is_looked_at_more_often_while_in_doubt() {
     let mut node = Node::among(&[]);
     node.pass(250);

@@ -6,7 +6,7 @@
 //! - Clocks of other nodes: `clock_offset`, `wall_clocks`, `calendar_clock`.
 
 pub mod bloom;
-pub mod calendar_clock;
+pub(crate) mod calendar_clock;
 pub(crate) mod clock_offset;
 pub mod detector;
 pub mod link;

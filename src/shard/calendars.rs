@@ -3,9 +3,9 @@
 //! version, and tells the others as after any pop. So two nodes that both made a pop agree again by
 //! the version, as after two writes of a client.
 //!
-//! Moments are told by a clock of calendars (`cluster::calendar_clock`). When the time that it tells
-//! changes, the shard walks through its timers, and plans the pops anew that it is the first to
-//! make.
+//! Moments are told by a clock of calendars (`cluster::calendar_clock`). When the time that it
+//! tells changes, the shard walks through its timers, and plans the pops anew that it is the first
+//! to make.
 
 use crate::base::ids::{PeerSet, Slot};
 use crate::base::planted::{Bug, is_planted};

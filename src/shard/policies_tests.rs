@@ -95,6 +95,18 @@ fn a_server_that_asks_for_time_gets_it() {
 }
 
 #[test]
+fn a_moment_that_a_server_names_is_waited_for_whatever_a_clock_shows_meanwhile() {
+    for ahead_ms in [0, 3_600_000] {
+        let mut cluster = Cluster::new(1, true);
+        // 20 s after the start.
+        cluster.outcome = |_, _| CallbackOutcome::Later(RetryAfter::At(1_020));
+        cluster.create_with(0, (1, 1), 1, &with(RetryPolicy { max_attempts: 2, ..POLICY }));
+        cluster.nodes[0].ahead_ms = ahead_ms;
+        assert_eq!(attempts(&mut cluster, 25_000), [1_000, 20_000], "{ahead_ms}");
+    }
+}
+
+#[test]
 fn a_pop_that_is_put_off_does_not_make_its_pause_once_more() {
     let mut cluster = Cluster::new(1, true);
     cluster.outcome = |_, _| CallbackOutcome::Unreachable;

@@ -189,7 +189,9 @@ impl Windows {
     /// that an attempt shows.
     pub fn see(&mut self, id: u64, write: &Write, start: u64, story: &str) -> Checked {
         let window_ms = write.wish.and_then(|wish| wish.extras.window_ms);
-        let Some(window_ms) = window_ms.filter(|_| write.answered.is_some()) else { return Ok(()) };
+        // Later pops of a calendar keep to their plan (T14).
+        let is_known = write.answered.is_some() && !write.is_anew;
+        let Some(window_ms) = window_ms.filter(|_| is_known) else { return Ok(()) };
         let asked = write.asked_ns / 1_000_000;
         let answered = write.answered_ns.div_ceil(1_000_000);
         let (least, most) = (start.saturating_sub(answered), start.saturating_sub(asked));

@@ -282,6 +282,7 @@ impl Model {
             if let Some(&(by, id)) = ahead.find(|(by, id)| self.earliest(*by, *id) > tick)
                 && until.is_none_or(|until| until.0 > by)
                 && !self.may_have_ended(id, by)
+                && !self.may_be_planned_anew(core, id)
             {
                 let what = format!("core {core} sleeps until {until:?}, {id:x} is due at {by}");
                 return broken("T1 wake", what);

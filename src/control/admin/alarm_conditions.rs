@@ -208,7 +208,7 @@ pub(super) const CONDITIONS: [Condition; 30] = [
         severity: WARNING,
         test: Test::Above(0),
         figure: |core| core.clock_doubted.get(),
-        what: "Somebody has set the wall clock of this node, and it is in doubt whether it is right.",
+        what: "Somebody has set the wall clock of this node. It is in doubt whether it is right.",
         effect: "Timers with cron go by the time of before: while other members contradict this \
                  clock, else for 30 s more.",
         remedy: "Look at the clock (NTP). If it is right, nothing is to be done.",
