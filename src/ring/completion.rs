@@ -16,10 +16,7 @@ impl Errno {
     /// of the other end: descriptors, memory, or room in a table of the kernel. A lack of local
     /// ports is told apart by [`Errno::is_without_address`].
     pub fn is_lack(self) -> bool {
-        matches!(
-            self.0,
-            libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::EAGAIN
-        )
+        matches!(self.0, libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM | libc::EAGAIN)
     }
 
     /// Whether no local address and port is left for a connection. To an address that was reached

@@ -348,11 +348,7 @@ impl Shard {
             true => earlier(wake, Some(self.turns.at + 1)),
             false => wake,
         };
-        if hosts.has_rules() {
-            earlier(wake, hosts.flows_wake())
-        } else {
-            wake
-        }
+        if hosts.has_rules() { earlier(wake, hosts.flows_wake()) } else { wake }
     }
 
     /// The content of a callback that this shard asked for in an [`Attempt`]. Valid until the next

@@ -350,14 +350,7 @@ impl Model {
     }
 
     /// Reports whether the host must not be idle, because a pop was to begin at tick `by`.
-    fn must_start(
-        &self,
-        core: usize,
-        host: &HostMirror,
-        by: u64,
-        tick: u64,
-        places: u32,
-    ) -> bool {
+    fn must_start(&self, core: usize, host: &HostMirror, by: u64, tick: u64, places: u32) -> bool {
         if !self.has_place(core, host) {
             return false;
         }

@@ -535,22 +535,22 @@ impl Lanes {
             return self.end(call, CallbackOutcome::Unreachable);
         }
         let destinations = &self.destinations;
-        let address = match lane.location.next(host, now, &self.resolver, &self.limits, destinations)
-        {
-            Next::Address(address) => address,
-            Next::Asked => {
-                self.resolving.insert((call.deadline, host.0));
-                return lane.unresolved.push(call);
-            }
-            Next::Nowhere => return self.end(call, CallbackOutcome::Unreachable),
-            Next::Lacking => return self.end(call, CallbackOutcome::Lacking),
-            Next::Denied(denial) => {
-                if let Some(count) = self.denied.get_mut(denial as usize) {
-                    *count += 1;
+        let address =
+            match lane.location.next(host, now, &self.resolver, &self.limits, destinations) {
+                Next::Address(address) => address,
+                Next::Asked => {
+                    self.resolving.insert((call.deadline, host.0));
+                    return lane.unresolved.push(call);
                 }
-                return self.end(call, CallbackOutcome::Denied);
-            }
-        };
+                Next::Nowhere => return self.end(call, CallbackOutcome::Unreachable),
+                Next::Lacking => return self.end(call, CallbackOutcome::Lacking),
+                Next::Denied(denial) => {
+                    if let Some(count) = self.denied.get_mut(denial as usize) {
+                        *count += 1;
+                    }
+                    return self.end(call, CallbackOutcome::Denied);
+                }
+            };
         let moves = lane.moves;
         if self.connections.len() >= self.open_max && !self.drop_one_spare(ring) {
             return self.end(call, CallbackOutcome::Lacking);

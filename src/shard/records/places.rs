@@ -232,11 +232,13 @@ mod tests {
         let mut hosts = hosts(124);
         let mut taken = 0;
         for number in 0..8 {
+            hosts.begin_turn(AT + number);
             let host = host(&mut hosts, &format!("hung{number}"));
             taken += fill(&mut hosts, host);
             assert!(taken < 124, "the last place is nobody's second");
         }
         for number in 8..20 {
+            hosts.begin_turn(AT + number);
             let host = host(&mut hosts, &format!("late{number}"));
             assert!(fill(&mut hosts, host) > 0, "{number}");
         }
