@@ -22,8 +22,8 @@ use crate::base::time::Tick;
 
 use super::hosts::{Host, Hosts};
 
-/// How many hosts without a place that have not answered begin in a millisecond, at most. A callback
-/// to a dead host costs some 20 us, so this is a sixth of the core's time.
+/// Most hosts without a place that have not answered and begin in a millisecond. A callback to a
+/// dead host costs some 20 us, so this is a sixth of the core's time.
 const STRANGERS_PER_TICK_MAX: u32 = 8;
 
 /// The places of a core and who waits for one.
