@@ -375,7 +375,8 @@ fn what_this_node_lacks_counts_against_nobody() {
     let shard = cluster.shard(0);
     let slot = shard.find(id).expect("it is held");
     let mut outbox = Outbox::default();
-    for _ in 0..3 * SUSPECT_FAILURES {
+    for tick in 0..3 * u64::from(SUSPECT_FAILURES) {
+        shard.records.hosts_mut().begin_turn(Tick(tick));
         shard.records.take_out(slot);
         shard.pop(now, slot, false, &mut outbox);
         let attempt = outbox.attempts.pop().expect("it is tried");

@@ -24,6 +24,8 @@ use super::world::{Event, World};
 const MOVED_BACK_MAX: usize = 256;
 /// Most entries that the wheel may move in one tick: 2 048 and one step.
 const WHEEL_MOVES_MAX: u64 = 2_048 + 512;
+/// After how long an attempt ends that the node lacks something for.
+const LACK_NS: u64 = 20_000;
 /// One turn in this many counts tombstones.
 const TOMBSTONES_EVERY: u64 = 16;
 

@@ -402,7 +402,7 @@ impl Model {
     /// host has none and few are taken.
     pub fn has_place(&self, core: usize, host: &HostMirror) -> bool {
         let all = self.places_per_core;
-        all == u32::MAX.into() || host.in_flight == 0 && self.taken(core) < all - all / 8
+        all == u64::from(u32::MAX) || host.in_flight == 0 && self.taken(core) < all - all / 8
     }
 
     /// The places of a core that are taken.
@@ -560,7 +560,7 @@ impl Model {
     /// Checks R4: pops are put off only while other hosts need their lanes. A host whose pops wait
     /// has callbacks, or is in trouble.
     pub fn is_crowded(&self, core: u16, hosts_max: usize) -> Checked {
-        if self.places_per_core < u32::MAX.into() {
+        if self.places_per_core < u64::from(u32::MAX) {
             // Hosts whose pops wait for a place of the core need their lanes as well.
             return Ok(());
         }

@@ -20,6 +20,8 @@ fn every_limit_has_a_key_and_every_key_a_limit() {
     let letters = fields(&format!("{:#?}", DeadLetterLimits::default()));
     assert_eq!(of("dead_letters"), letters);
     let mut callbacks = fields(&format!("{:#?}", CallbackLimits::default()));
+    // As many as there are files for: that is no key.
+    callbacks.retain(|name| name != "places_per_core_max");
     callbacks.retain(|name| name != "dead_letters" && !letters.contains(name));
     callbacks.extend(
         ["allow", "deny", "destinations", "ca", "client_cert", "client_key"]

@@ -696,6 +696,7 @@ mod tests {
         for _ in 0..10 {
             assert!(!hosts.may_start(host, at + (pause_ms - 1)));
             at = at + pause_ms;
+            hosts.begin_turn(at);
             assert!(hosts.may_start(host, at));
             run(&mut hosts, host, 1);
             assert!(!hosts.may_start(host, at), "one probe at a time");

@@ -22,8 +22,8 @@ use crate::base::time::Tick;
 
 use super::hosts::{Host, Hosts};
 
-/// How many hosts without a place that have not answered begin in a millisecond, at most. A callback
-/// to a dead host costs some 20 us, so this is a sixth of the core's time.
+/// Most hosts without a place that have not answered and begin in a millisecond. A callback to a
+/// dead host costs some 20 us, so this is a sixth of the core's time.
 const STRANGERS_PER_TICK_MAX: u32 = 8;
 
 /// The places of a core and who waits for one.
@@ -232,11 +232,13 @@ mod tests {
         let mut hosts = hosts(124);
         let mut taken = 0;
         for number in 0..8 {
+            hosts.begin_turn(AT + number);
             let host = host(&mut hosts, &format!("hung{number}"));
             taken += fill(&mut hosts, host);
             assert!(taken < 124, "the last place is nobody's second");
         }
         for number in 8..20 {
+            hosts.begin_turn(AT + number);
             let host = host(&mut hosts, &format!("late{number}"));
             assert!(fill(&mut hosts, host) > 0, "{number}");
         }
