@@ -325,7 +325,8 @@ pub fn site_hash(name: &str) -> SiteHash {
     SiteHash(x86_32(name.as_bytes(), 0))
 }
 
-fn local_site_of(membership: &Membership) -> &str {
+/// Returns the name of this node's own site.
+pub(crate) fn local_site_of(membership: &Membership) -> &str {
     let name = membership.local_site.as_str();
     if name.is_empty() { LOCAL_SITE_DEFAULT } else { name }
 }

@@ -305,11 +305,8 @@ pub fn start(settings: &NodeSettings) -> Result<NodeHandle, StartError> {
     }
     drop(ready);
     let (mailboxes, wakers) = gather(placement.len(), &all_ready)?;
-    let resolvers = Resolver::start(wakers.clone(), files.lookups);
+    let resolvers = Resolver::start(wakers.clone(), files.lookups, settings.static_names.clone());
     let resolvers = resolvers.map_err(not_started("the resolver"))?;
-    if let Some(resolver) = resolvers.first() {
-        resolver.set_statics(Arc::clone(&settings.static_names));
-    }
     let (ends, maker) = start_segments(opened, &wakers)?;
     let (backups, segments) = maker.unzip();
     tell_to_go(&gos, &mailboxes, (resolvers, ends), addresses);

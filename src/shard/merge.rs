@@ -20,9 +20,8 @@ use super::originals::{may_be_one_write, start_of};
 use super::parts::peers::{FULL_MS, Teller};
 use super::records::{Outline, Placement, Record};
 
-/// Starts of one write that came over several connections differ by less than this. A message waits
-/// on its way no longer: a connection that was silent for as long as a death takes to be declared
-/// is closed (`STALE` in `core/peers/actions.rs`).
+/// Starts of one write that came over several connections differ by less than this: a connection
+/// that was silent until a death would be declared is closed (`STALE` in `core/peers/actions.rs`).
 const OTHER_START_MS: u64 = 10_000;
 
 /// Bytes for peers made in one turn. Above it a fetch is answered [`PeerResult::Busy`] and comes
@@ -41,12 +40,11 @@ impl Shard {
         self.counters.peer_messages += 1;
         let result = match message {
             PeerMessage::Standing(standing) | PeerMessage::Trying(standing) => {
-                let is_trying = matches!(message, PeerMessage::Trying(_));
-                let result = self.merge_standing(now, teller, (&standing, is_trying), outbox);
-                if result == PeerResult::Wanted {
-                    self.counters.copies_wanted += 1;
-                } else {
-                    self.note_told(standing.id);
+                let told = (&standing, matches!(message, PeerMessage::Trying(_)));
+                let result = self.merge_standing(now, teller, told, outbox);
+                match result {
+                    PeerResult::Wanted => self.counters.copies_wanted += 1,
+                    _ => self.note_told(standing.id),
                 }
                 self.as_stored(now, standing.id, result, outbox)
             }

@@ -113,7 +113,7 @@ const DEPLOYMENTS: [Deployment; 17] = [
             "##########\n# No shared configuration has been provided\n# Replace \
                             this file\n##########",
         ],
-        means: &["local = \"site1\""],
+        means: &["remote = []"],
     },
     Deployment {
         what: "the recipe of one site",
@@ -224,7 +224,9 @@ fn the_cluster_file_decides_over_what_is_left_in_the_local_file() {
     // What orders write into the cluster file counts, too.
     let members =
         format!("{{\"nodes\":[{:?}],\"joining\":[\"127.0.0.59:1\"]}}", node.bind.to_string());
-    let answer = request(node.admin, "PUT", "/cluster/membership", &members).expect("an answer");
+    let order = "X-Chronos-Order: 1\r\n";
+    let answer = client::request_with(node.admin, "PUT", "/cluster/membership", order, &members);
+    let answer = answer.expect("an answer");
     assert_eq!(answer.status, 200, "{answer:?}");
     node.await_log("the cluster has 1 nodes, 1 joining", 1);
     let cluster = std::fs::read_to_string(node.file("cluster")).expect("there");
@@ -274,7 +276,7 @@ const REQUESTS: [Request; 9] = [
         interval: 30,
         repeat_for: 30,
         path: "/authentication-timeout",
-        opaque: r#"{\"impi\": \"a@example.net\", \"impu\": \"sip:a@example.net\", \"nonce\": \"7f\"}"#,
+        opaque: r#"{\"impi\": \"a@b.net\", \"impu\": \"sip:a@b.net\", \"nonce\": \"7f\"}"#,
         tags: &[],
     },
     Request {

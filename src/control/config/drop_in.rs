@@ -12,6 +12,7 @@ use super::loader::Loader;
 use super::settings::Config;
 use super::suggest;
 use super::value::{Mismatch, Value, ValueKind, quote};
+use crate::cluster::view::local_site_of;
 
 /// Port of the original service.
 const PORT: u16 = 7253;
@@ -92,8 +93,8 @@ pub(crate) fn open_admin_if_asked(config: &mut Config) {
 
 /// Takes this node's own site out of the other sites: deployments give all sites one list.
 pub(crate) fn leave_out_local_site(config: &mut Config) {
-    let members = &mut config.membership;
-    members.remote_sites.retain(|(name, _)| *name != members.local_site);
+    let own = local_site_of(&config.membership).to_owned();
+    config.membership.remote_sites.retain(|(name, _)| *name != own);
 }
 
 /// Reads the files in their order. The first file that has a key decides it, as in the original:
@@ -505,6 +506,10 @@ mod tests {
             let sites = membership.expect("always one").remote_sites;
             assert_eq!(sites, [(other.to_owned(), format!("{other}.example"))]);
         }
+        let text = "[sites]\nremote_site = site1=a\nremote_site = site2=b\n";
+        let membership = drop_in(&[text]).expect("fine").config.node.membership;
+        let sites = membership.expect("always one").remote_sites;
+        assert_eq!(sites, [("site2".to_owned(), "b".to_owned())], "site1 is the default");
         for wrong in ["two", "two=", "=two", "two=a=b", "="] {
             let text = format!("[sites]\nremote_site = {wrong}\nremote_site = x=y\n");
             let Loaded { config, warnings } = drop_in(&[&text]).expect(wrong);

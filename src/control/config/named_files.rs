@@ -1,5 +1,6 @@
 //! The files that the configuration names and that may change while a node runs: secrets, tokens,
-//! certificates, names that lead elsewhere. They are read at the start, on SIGHUP, and when they change ([`super::watch`]).
+//! certificates, names that lead elsewhere. They are read at the start, on SIGHUP, and when they
+//! change ([`super::watch`]).
 
 use std::path::Path;
 use std::sync::Arc;

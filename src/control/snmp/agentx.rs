@@ -242,9 +242,9 @@ impl Writer {
     fn name(&mut self, name: &[u32]) {
         // Names that were read have at most 5 + 255 parts; the daemon asks within what this
         // subagent has registered.
-        let parts = &name[..name.len().min(128)];
-        self.bytes.extend_from_slice(&[parts.len() as u8, 0, 0, 0]);
-        parts.iter().for_each(|part| self.word(*part));
+        const PARTS_MAX: usize = 128;
+        self.bytes.extend_from_slice(&[name.len().min(PARTS_MAX) as u8, 0, 0, 0]);
+        name.iter().take(PARTS_MAX).for_each(|part| self.word(*part));
     }
 
     fn text(&mut self, text: &[u8]) {
@@ -255,7 +255,8 @@ impl Writer {
 
     fn end(mut self) -> Vec<u8> {
         let payload_bytes = (self.bytes.len() - HEADER_BYTES) as u32;
-        self.bytes[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&payload_bytes.to_be_bytes());
+        let length = self.bytes.iter_mut().skip(HEADER_BYTES - 4);
+        length.zip(payload_bytes.to_be_bytes()).for_each(|(place, byte)| *place = byte);
         self.bytes
     }
 }

@@ -120,9 +120,15 @@ pub(in crate::node) type Lookup = Arc<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>
 impl Resolver {
     /// Starts the resolver and returns one handle per core, in the order of their wakers. At most
     /// `lookups_max` names are looked up at once. The threads end with the last handle.
-    pub fn start(wakers: Vec<Waker>, lookups_max: usize) -> std::io::Result<Vec<Resolver>> {
+    pub fn start(
+        wakers: Vec<Waker>,
+        lookups_max: usize,
+        statics: Arc<StaticNames>,
+    ) -> std::io::Result<Vec<Resolver>> {
         let wakes = wakers.into_iter().map(|waker| Box::new(move || waker.wake()) as Box<_>);
-        Self::start_with(wakes.collect(), lookups_max, Arc::new(look_up))
+        let resolvers = Self::start_with(wakes.collect(), lookups_max, Arc::new(look_up))?;
+        resolvers.iter().take(1).for_each(|first| first.set_statics(Arc::clone(&statics)));
+        Ok(resolvers)
     }
 
     pub(in crate::node) fn start_with(
