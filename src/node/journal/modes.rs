@@ -144,7 +144,10 @@ mod tests {
         let of = |owner, mode| distrust_of((owner, mode), 100, path).map(|it| it.why + &it.remedy);
         assert_eq!((of(100, 0o040_750), of(0, 0o042_775), of(100, 0o040_775)), (None, None, None));
         let foreign = of(101, 0o040_700).expect("of another user");
-        assert!(foreign.contains("user 101") && foreign.contains("chown -R 100 /data"), "{foreign}");
+        assert!(
+            foreign.contains("user 101") && foreign.contains("chown -R 100 /data"),
+            "{foreign}"
+        );
         let open = of(0, 0o041_777).expect("open to all");
         assert!(open.contains("mode 1777") && open.contains("chmod o-w /data"), "{open}");
     }
