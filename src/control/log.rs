@@ -91,8 +91,8 @@ impl Write for Line {
 /// What cannot be written is dropped.
 pub(crate) fn say(text: &str) {
     match QUEUE.get() {
-        Some(queue) => drop(queue.push_within(text.as_bytes(), LAST_WORDS)),
-        None => drop(io::stderr().lock().write_all(text.as_bytes())),
+        Some(queue) => _ = queue.push_within(text.as_bytes(), LAST_WORDS),
+        None => _ = io::stderr().lock().write_all(text.as_bytes()),
     }
 }
 

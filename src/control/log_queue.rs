@@ -4,6 +4,7 @@
 //! counted, and the log tells so as soon as it can.
 
 use std::io;
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -47,7 +48,14 @@ impl LogQueue {
     ) -> io::Result<Self> {
         let (entries, receiver) = sync_channel(LINES_MAX);
         let queue = Self { entries, counts: Arc::default() };
-        let writer = Writer { write, tell, queue: queue.clone(), told: 0, has_written: false };
+        let writer = Writer {
+            write,
+            tell,
+            queue: queue.clone(),
+            told: 0,
+            is_telling: false,
+            has_written: false,
+        };
         let thread = thread::Builder::new().name("chronos-log".into());
         thread.spawn(move || writer.write_all(&receiver))?;
         Ok(queue)
@@ -129,6 +137,8 @@ struct Writer<W, T> {
     queue: LogQueue,
     /// How many of the dropped lines the log has told of.
     told: u64,
+    /// Whether what it told may stand behind a flush that was asked for before.
+    is_telling: bool,
     /// Whether the last line could be written. To tell of what is lost would be lost as well.
     has_written: bool,
 }
@@ -139,7 +149,7 @@ impl<W: FnMut(&[u8]) -> io::Result<()>, T: Fn(u64)> Writer<W, T> {
             match entry {
                 Entry::Line(line) => self.write_line(&line),
                 // What it tells stands behind in the queue.
-                Entry::Flush(done) if self.tell_dropped() => {
+                Entry::Flush(done) if self.tell_dropped() || mem::take(&mut self.is_telling) => {
                     if self.queue.entries.try_send(Entry::Flush(done.clone())).is_err() {
                         let _ = done.try_send(());
                     }
@@ -157,7 +167,7 @@ impl<W: FnMut(&[u8]) -> io::Result<()>, T: Fn(u64)> Writer<W, T> {
         }
         let waiting = counts.waiting_bytes.fetch_sub(line.len(), Ordering::Relaxed);
         if waiting == line.len() {
-            self.tell_dropped();
+            self.is_telling |= self.tell_dropped();
         }
     }
 

@@ -553,6 +553,7 @@ mod tests {
     fn nothing_is_promised_while_the_files_are_away() {
         for mode in [Mode::Sync, Mode::Interval(50)] {
             let mut journal = journal(mode, 0);
+            assert_eq!(journal.writer.wants_segment(), Some(SegmentNumber(1)));
             journal.prepared(SegmentNumber(1));
             journal.set_away(true);
             journal.set_away(true);

@@ -57,8 +57,8 @@ impl Validity {
     }
 }
 
-/// Whether a certificate is that of an authority: its extension `basicConstraints` says CA:TRUE (RFC
-/// 5280, section 4.2.1.9).
+/// Whether a certificate is that of an authority: its extension `basicConstraints` says CA:TRUE
+/// (RFC 5280, section 4.2.1.9).
 pub(super) fn is_of_authority(certificate: &[u8]) -> bool {
     const NAME: [u8; 5] = [0x06, 0x03, 0x55, 0x1d, 0x13];
     let after = certificate.windows(NAME.len()).position(|bytes| bytes == NAME);

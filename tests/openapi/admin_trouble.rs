@@ -62,9 +62,13 @@ pub fn a_tag_beyond_the_table(contract: &Contract) {
     let node = Node::start("[limits]\ntags_max = 0\n");
     let one = contract.example("oneTag", &[("tag", "CALL")]);
     contract.expect(node.admin, &one, 200);
-    let timer = "{\"timing\":{\"interval\":600},\"callback\":{\"http\":{\"uri\":\"http://127.0.0.1:9/\",\
-                 \"opaque\":\"\"}},\"statistics\":{\"tag-info\":[{\"type\":\"CALL\",\"count\":1}]}}";
-    let created = kit::client::request(node.address, "POST", "/timers", timer).expect("served");
+    let timer = serde_json::json!({
+        "timing": {"interval": 600},
+        "callback": {"http": {"uri": "http://127.0.0.1:9/", "opaque": ""}},
+        "statistics": {"tag-info": [{"type": "CALL", "count": 1}]},
+    });
+    let created = kit::client::request(node.address, "POST", "/timers", &timer.to_string());
+    let created = created.expect("served");
     assert_eq!(created.status, 200);
     until("the tag to be counted with the others", PATIENCE, || {
         (contract.ask(node.admin, &one).status == 404).then_some(())

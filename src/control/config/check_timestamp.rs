@@ -34,8 +34,8 @@ fn check_others(config: &Config, conflicts: &mut Vec<String>) {
     if let Some(other) = others.next() {
         conflicts.push(format!(
             "{} in a cluster ({other} is a member) with {}: members with a file each hand out the \
-             same timestamps; set coordination = \"zookeeper\" on all of them, or leave [timestamp] \
-             enabled out and run one server of timestamps alone (chronos timestamp serve)",
+             same timestamps; set coordination = \"zookeeper\" on all of them, or leave \
+             [timestamp] enabled out and run one server of timestamps alone (chronos timestamp serve)",
             config.describe("timestamp", "enabled"),
             config.describe("timestamp", "coordination"),
         ));

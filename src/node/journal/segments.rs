@@ -249,14 +249,12 @@ impl Maker {
 
     /// Tells each core whether its files are where a start looks for them.
     fn look(&mut self) {
-        let is_here = self.place.is_there();
-        for core in 0..self.shards.len() {
-            let missed = match is_here {
-                true => self.shards[core].missed(),
-                false => Some(self.place.path().to_owned()),
-            };
+        let all = (!self.place.is_there()).then(|| self.place.path().to_owned());
+        let mut news = Vec::new();
+        for (core, shard) in self.shards.iter_mut().enumerate() {
+            let missed = all.clone().or_else(|| shard.missed());
             let is_away = missed.is_some();
-            if std::mem::replace(&mut self.shards[core].is_away, is_away) == is_away {
+            if std::mem::replace(&mut shard.is_away, is_away) == is_away {
                 continue;
             }
             match missed.map(|path| path.display().to_string()) {
@@ -268,8 +266,9 @@ impl Maker {
                 ),
                 None => info!("journal of shard {core}: its files are back, writes are taken"),
             }
-            self.tell(core, Made::Away(is_away));
+            news.push((core, is_away));
         }
+        news.into_iter().for_each(|(core, is_away)| self.tell(core, Made::Away(is_away)));
     }
 
     fn begin_backup(&mut self, request: BackupRequest) {
