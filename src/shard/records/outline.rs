@@ -42,8 +42,8 @@ impl Outline {
 
 /// Interval and repeat-for of the end of a timer that had these numbers. If a key made the timer's
 /// id, the end has the digest of the body that came with the key in place of the repeat-for, and
-/// stays until the key may be forgotten. A repeat-for in that place would be taken for the digest of
-/// another body. `once` tells the digest; `None`: a client chose the id.
+/// stays until the key may be forgotten. A repeat-for in that place would be taken for the digest
+/// of another body. `once` tells the digest; `None`: a client chose the id.
 pub fn ended_numbers(
     id: TimerId,
     (interval_ms, repeat_for_ms): (u64, u64),
