@@ -52,7 +52,7 @@ impl Store {
         Self {
             records: Slab::new(),
             index: Index::new(Source::none(Index::CHUNK_LEN), 42),
-            payloads: Payloads::new(),
+            payloads: Payloads::alone(),
             links: Links::new(),
             asked: Cell::new(0),
         }

@@ -11,7 +11,6 @@ use crate::journal::clocks::Clocks;
 use crate::journal::entry::{Entry, State};
 use crate::journal::writer::Writer;
 use crate::journal::{Position, SegmentNumber};
-use crate::timer::definition::Content;
 use crate::timer::version::{StateKey, Version};
 use crate::wire::peer_message::{Standing, TimerCopy};
 
@@ -247,11 +246,7 @@ impl Shard {
                 let (records, peers) = (&mut self.records, &self.peers);
                 records.hold(peers, tick, (&outline, slot), authority, body.content)
             }
-            None => {
-                let ended = copy.body.map(|body| Content::decode(body.content));
-                let outline = ended.map_or(outline, |content| outline.ended(tick, &content));
-                self.records.bury(tick, &outline, slot)
-            }
+            None => self.records.bury(tick, &outline.ended(tick, copy.body), slot),
         };
         self.records.changes_mut().stands_in(slot, origin.segment);
     }

@@ -463,12 +463,8 @@ impl Shard {
             placement,
         };
         let has_ended = key.sequence > 0 && outline.schedule().is_last(key.sequence);
-        let outline = match copy.body.filter(|_| has_ended) {
-            Some(body) => outline.ended(tick, &Content::decode(body.content)),
-            None => outline,
-        };
-        let is_own = placement.own.is_some();
-        let is_lived = held.is_some_and(Record::is_live);
+        let outline = outline.ended(tick, copy.body.filter(|_| has_ended));
+        let (is_own, is_lived) = (placement.own.is_some(), held.is_some_and(Record::is_live));
         let is_kept = is_own || is_lived || is_from_site && self.keeps_copies_of_sites(copy, held);
         match copy.body.filter(|_| !has_ended) {
             Some(body) if is_kept => {
