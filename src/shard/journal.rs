@@ -101,8 +101,9 @@ impl Shard {
         })
     }
 
-    /// Takes back what the journal knew of this shard, after [`Shard::end_restore`]. `seen_at`: when
-    /// the last process wrote its last page. `is_all`: the journal knew all that this process knew.
+    /// Takes back what the journal knew of this shard. Call it after [`Shard::end_restore`].
+    /// `seen_at`: when the last process wrote its last page. `is_all`: the journal knew all that
+    /// this process knew.
     pub fn restore_state(&mut self, state: &State, (seen_at, is_all): (WallMs, bool)) {
         self.complete_since = state.complete_since;
         let view = self.peers.view.clone();
