@@ -96,15 +96,16 @@ impl Shard {
         })
     }
 
-    /// Takes back what the journal knew of this shard. `seen_at`: when the last process wrote its
-    /// last page. `is_all`: the journal knew all that this process knew.
+    /// Takes back what the journal knew of this shard. Call it after [`Shard::end_restore`].
+    /// `seen_at`: when the last process wrote its last page. `is_all`: the journal knew all that
+    /// this process knew.
     pub fn restore_state(&mut self, state: &State, (seen_at, is_all): (WallMs, bool)) {
         self.complete_since = state.complete_since;
         let view = self.peers.view.clone();
         let owed = state.owed.iter().filter_map(|&node| view.peer_of(node));
         let lacking = owed.fold(PeerSet::EMPTY, PeerSet::with);
         lacking.iter().for_each(|peer| self.peers.may_lack(peer));
-        self.readings = Some(Readings::new(seen_at, lacking));
+        self.readings = Some(Readings::new(seen_at, lacking, self.turns.ticked_at));
         let returned = Return { seen_at, lacking, told: AHashSet::new() };
         self.returned = is_all.then_some(returned);
     }
@@ -314,7 +315,6 @@ impl Shard {
             self.turns.held_until = tick + HOLD_MS;
             self.questions.be_fresh(self.turns.held_until);
         }
-        self.readings.iter_mut().for_each(|readings| readings.began_at = tick);
         self.turns.ticked_at = tick;
         restored.timers = self.records.counts().timers;
         restored.overdue = overdue.len() as u64;

@@ -509,8 +509,8 @@ impl Node {
 
     /// This node has just begun with a journal that has what it holds.
     fn begin_with_journal(&mut self) {
-        let mut readings = Readings::new(self.now().wall, PeerSet::EMPTY);
-        readings.began_at = self.now().mono.tick_floor();
+        let began_at = self.now().mono.tick_floor();
+        let readings = Readings::new(self.now().wall, PeerSet::EMPTY, began_at);
         self.shard.readings = Some(readings);
     }
 }

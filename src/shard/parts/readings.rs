@@ -28,12 +28,12 @@ pub struct Readings {
 }
 
 impl Readings {
-    /// A core that begins with what a journal has.
-    pub fn new(seen_at: WallMs, lacking: PeerSet) -> Self {
+    /// A core that begins at `began_at` with what a journal has.
+    pub fn new(seen_at: WallMs, lacking: PeerSet, began_at: Tick) -> Self {
         Self {
             seen_at,
             lacking,
-            began_at: Tick(0),
+            began_at,
             read: PeerSet::EMPTY,
             listed: AHashSet::new(),
             running: Vec::new(),
