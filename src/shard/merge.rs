@@ -6,7 +6,6 @@ use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::Replicas;
 use crate::base::time::{Now, Tick};
 use crate::journal::Position;
-use crate::timer::definition::Content;
 use crate::timer::naming::{is_digest, may_be_of_key};
 use crate::timer::version::{StateKey, Version, supersedes};
 use crate::wire::peer_message::{

@@ -5,7 +5,6 @@ use super::super::effects::{Event, Request};
 use super::super::harness_tests::{Cluster, FROM, START_MS, content};
 use super::*;
 use crate::base::ids::{NodeHash, TimerId};
-use crate::base::ids::TimerId;
 use crate::base::ranked::Sites;
 use crate::base::time::WallMs;
 use crate::wire::peer_message::decode_message;
