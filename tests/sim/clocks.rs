@@ -12,7 +12,7 @@ use super::options::{LIES, Options};
 const LIE_MS_MAX: u64 = 25_000;
 const BETWEEN_MS: u64 = 8_000;
 /// A change of the time by which calendars go that is none of a lie.
-const MOVED_MS: i64 = 1_000;
+const MOVED_MS: i64 = 300;
 
 /// Lies of the wall clock in a run.
 pub fn lies(options: &Options, end_ns: u64) -> Vec<(u64, Fault)> {

@@ -91,7 +91,8 @@ impl Model {
         same_content(begun, &wish, &story)?;
         Self::comes_forward(begun, &write, &story)?;
         keeps_policy(begun, &write, &story)?;
-        if !write.is_brought_forward(begun) {
+        let is_anew = self.clocks.has_moved(usize::from(begun.core)) && begun.cron.is_some();
+        if !write.is_brought_forward(begun) && !is_anew {
             same_start(begun, &write, &wish, &story)?;
             let start = begun.attempt.due.0 - wish.interval_ms.saturating_mul(sequence);
             self.windows.see(id, &write, start, &story)?;
