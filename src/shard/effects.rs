@@ -274,7 +274,7 @@ pub enum Event<'a> {
     Resynchronise,
 }
 
-/// How a callback attempt ended.
+/// How a callback attempt ended. `Lacking`: this node lacked something for it. Nobody is blamed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CallbackOutcome {
     /// Answered 2xx.
@@ -294,8 +294,6 @@ pub enum CallbackOutcome {
     /// The host had closed a kept-alive connection before any byte of an answer. This is no failure
     /// of the host. The attempt is made again at once, on another connection.
     Stale,
-    /// This node could not make the attempt: it lacked a file, a port, memory, or time for the
-    /// name or the handshake. The host was not asked. Nothing is counted against host or pop.
     Lacking,
 }
 
