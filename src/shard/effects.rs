@@ -274,7 +274,7 @@ pub enum Event<'a> {
     Resynchronise,
 }
 
-/// How a callback attempt ended. `Lacking`: this node lacked something for it. Nobody is blamed.
+/// How a callback attempt ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CallbackOutcome {
     /// Answered 2xx.
@@ -291,9 +291,9 @@ pub enum CallbackOutcome {
     TimedOut,
     /// No callback may go to the host, which was not called. The pop is given up.
     Denied,
-    /// The host had closed a kept-alive connection before any byte of an answer. This is no failure
-    /// of the host. The attempt is made again at once, on another connection.
+    /// The host had closed a kept-alive connection: no failure. The attempt is made again at once.
     Stale,
+    /// This node lacked something for the attempt. Nothing is counted against anybody.
     Lacking,
 }
 
