@@ -315,8 +315,7 @@ impl CallbackOutcome {
     }
 }
 
-/// Which pop of which state of which timer an attempt is for. A result whose ticket no longer fits
-/// is only counted.
+/// The pop that an attempt is for. A result whose ticket no longer fits is only counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ticket {
     /// The slot of the record.
