@@ -330,8 +330,8 @@ meters! {
     callback_lanes: Gauge,
     /// Times that a due pop found all lanes taken and was put off.
     pops_without_lane: Counter,
-    /// Times that due pops of a host found no place for callbacks on their core, which has as many as
-    /// the process may open files for, and waited for one.
+    /// Times that due pops of a host found no place for callbacks on their core, which has as many
+    /// as the process may open files for, and waited for one.
     pops_without_place: Counter,
     /// Attempts that this node could not make because it lacked something: a file, a local port,
     /// memory, a place for looking up the host's name, time for the handshake. The pop was put off.

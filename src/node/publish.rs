@@ -70,8 +70,6 @@ pub fn publish(engine: &mut Engine) -> bool {
     meters.callback_hosts.set(shard.hosts_known());
     meters.callback_lanes.set(shard.lanes());
     meters.pops_without_lane.set(counted.without_lane);
-    meters.pops_without_place.set(counted.without_place);
-    meters.pops_lacking.set(counted.without_means);
     meters.pops_held_by_rule.set(counted.held_by_rule);
     publish_clients(meters, clients);
     publish_callbacks(meters, clients, callbacks);
@@ -162,6 +160,8 @@ fn publish_clients(meters: &CoreMeters, clients: &Clients) {
 }
 
 fn publish_reconciling(meters: &CoreMeters, counted: &Counters) {
+    meters.pops_without_place.set(counted.without_place);
+    meters.pops_lacking.set(counted.without_means);
     meters.timers_moved.set(counted.moved);
     meters.timers_misplaced.set(counted.misplaced);
     meters.timers_lacking.set(counted.lacking);

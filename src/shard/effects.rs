@@ -291,11 +291,9 @@ pub enum CallbackOutcome {
     TimedOut,
     /// No callback may go to the host, which was not called. The pop is given up.
     Denied,
-    /// The host had closed a kept-alive connection before any byte of an answer. This is no failure
-    /// of the host. The attempt is made again at once, on another connection.
+    /// The host had closed a kept-alive connection: no failure. The attempt is made again at once.
     Stale,
-    /// This node could not make the attempt: it lacked a file, a port, memory, or time for the
-    /// name or the handshake. The host was not asked. Nothing is counted against host or pop.
+    /// This node lacked something for the attempt. Nothing is counted against anybody.
     Lacking,
 }
 
@@ -317,8 +315,7 @@ impl CallbackOutcome {
     }
 }
 
-/// Which pop of which state of which timer an attempt is for. A result whose ticket no longer fits
-/// is only counted.
+/// The pop that an attempt is for. A result whose ticket no longer fits is only counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ticket {
     /// The slot of the record.

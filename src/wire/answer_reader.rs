@@ -349,7 +349,7 @@ mod tests {
             assert_eq!(read(format!("{line}{rest}").as_bytes()), closing, "{rest:.40}");
         }
         let cut_off = |bytes: &str| {
-            let mut reader = AnswerReader::keeping(false);
+            let mut reader = AnswerReader::keeping(true);
             assert_eq!(reader.feed(bytes.as_bytes()), Progress::Partial, "{bytes}");
             assert_eq!(reader.said().map(|(status, _)| status), reader.end().map(|it| it.status));
             reader.end()

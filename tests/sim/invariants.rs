@@ -107,15 +107,9 @@ impl Model {
         if (number == 1) != (failed == 0) {
             return broken("T9", format!("{story}: {failed} failures, attempt {number}"));
         }
-        let taken = self.taken(usize::from(begun.core)) + 1;
         let is_again = write.stale_in_a_row > 0;
+        self.leaves_places(usize::from(begun.core), wish.host, is_again, &story)?;
         let host = &mut self.hosts[usize::from(begun.core)][wish.host as usize];
-        if taken > self.places_per_core {
-            return broken("R1", format!("{story}: {taken} callbacks on one core"));
-        }
-        if host.in_flight > 0 && taken == self.places_per_core && !is_again {
-            return broken("R4", format!("{story}: takes the last place beside its own"));
-        }
         host.in_flight += 1;
         if host.in_flight > u64::from(places) {
             return broken("R1", format!("{story}: {} callbacks at one host", host.in_flight));
@@ -140,6 +134,20 @@ impl Model {
         write.attempts += 1;
         write.acts.is_anew = false;
         self.settle(id, begun.name, begun.moment, begun.now.mono.tick_floor().0);
+        Ok(())
+    }
+
+    /// Checks R1 and R4: a core has a place for an attempt, and the last place is for a host that
+    /// has none.
+    fn leaves_places(&self, core: usize, host: u32, is_again: bool, story: &str) -> Checked {
+        let taken = self.taken(core) + 1;
+        if taken > self.places_per_core {
+            return broken("R1", format!("{story}: {taken} callbacks on one core"));
+        }
+        let has_others = self.hosts[core][host as usize].in_flight > 0;
+        if has_others && taken == self.places_per_core && !is_again {
+            return broken("R4", format!("{story}: takes the last place beside its own"));
+        }
         Ok(())
     }
 

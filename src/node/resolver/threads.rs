@@ -115,7 +115,7 @@ pub struct Resolver {
 }
 
 /// Blocks until the addresses of a name are found. Returns none if there are none.
-pub(in crate::node) type Lookup = Arc<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>;
+pub(crate) type Lookup = Arc<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>;
 
 impl Resolver {
     /// Starts the resolver and returns one handle per core, in the order of their wakers. At most
@@ -131,7 +131,7 @@ impl Resolver {
         Ok(resolvers)
     }
 
-    pub(in crate::node) fn start_with(
+    pub(crate) fn start_with(
         wakes: Vec<Box<dyn Fn() + Send + Sync>>,
         lookups_max: usize,
         lookup: Lookup,

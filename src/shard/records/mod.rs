@@ -38,6 +38,7 @@ mod places;
 mod record;
 mod room;
 mod ruled;
+mod sharing;
 mod stock;
 mod tags;
 mod tallies;
