@@ -202,8 +202,8 @@ impl Shard {
     }
 
     /// Whether a write with a condition waits until the nodes that are left to be asked are back
-    /// or dead: what only a dead node knows does not hold it up. A client that was told to retry would
-    /// ask again until then.
+    /// or dead: what only a dead node knows does not hold it up. A client that was told to retry
+    /// would ask again until then.
     fn awaits_verdict(&self, waiting: &Waiting) -> bool {
         let suspects = waiting.left.minus(self.peers.alive()).minus(self.peers.dead());
         let is_key_known = || {

@@ -2,8 +2,8 @@
 //! the timers of its owner.
 //!
 //! `limits.store_bytes_max` bounds what is in use. What chunks and spans hold beyond that is
-//! bounded by an eighth of the limit and 4 MiB: contents that are deleted here and there leave blocks that
-//! only contents of the same size can use. So the process holds at most so much.
+//! bounded by an eighth of the limit and 4 MiB: contents that are deleted here and there leave
+//! blocks that only contents of the same size can use. So the process holds at most so much.
 
 use super::{AuthorityId, Record, Records};
 use crate::shard::effects::Refusal;
