@@ -41,26 +41,24 @@ impl Shard {
         }
         let after = self.find(id).map(|slot| *self.records.get(slot));
         let same = before.zip(after).filter(|(before, after)| before.version == after.version);
-        let others = same.and_then(|(held, _)| self.originals_alone(now, &held));
+        let others = same.and_then(|(held, _)| self.told_holders(now, &held));
         if let Some(readings) = &mut self.readings {
             readings.note_listed(id);
             others.into_iter().for_each(|others| readings.note_running(others));
         }
     }
 
-    /// The other holders of a timer that the journal had, if all of them are originals that were
-    /// told of it.
-    fn originals_alone(&self, now: Now, record: &Record) -> Option<PeerSet> {
+    /// The other holders of a timer that the journal had, if all of them were told of it. Which of
+    /// them are originals this core may not know yet.
+    fn told_holders(&self, now: Now, record: &Record) -> Option<PeerSet> {
         let readings = self.readings.as_ref()?;
         let age_ms = now.mono.tick_floor() - record.start;
         let wrote_ms = now.wall.0.saturating_sub(age_ms);
         let noted_ms = wrote_ms + self.config.cluster.suspect_after_ms + HEARD_MS;
         let placement = self.records.placement_of(record);
         let others = self.peers.view.peers_of(&placement.replicas).without(self.peers.own());
-        let are_originals = others.minus(self.peers.originals()).is_empty();
         let is_told = others.intersection(readings.lacking).is_empty();
-        (!others.is_empty() && are_originals && is_told && noted_ms < readings.seen_at.0)
-            .then_some(others)
+        (!others.is_empty() && is_told && noted_ms < readings.seen_at.0).then_some(others)
     }
 
     /// Whether a pop waits because originals, the only other holders, are still to be read.
@@ -114,12 +112,13 @@ impl Shard {
     fn has_ended_at_originals(&self, now: Now, slot: Slot) -> bool {
         let record = self.records.get(slot);
         let Some(readings) = &self.readings else { return false };
-        let Some(others) = self.originals_alone(now, record) else { return false };
+        let Some(others) = self.told_holders(now, record) else { return false };
         let placement = self.records.placement_of(record);
         let doubtful = self.peers.dead().union(readings.lacking);
         let is_stable = !self.peers.view.is_changing() && self.peers.other_view.is_empty();
         record.is_live()
             && is_stable
+            && others.minus(self.peers.originals()).is_empty()
             && placement.own.is_some()
             && placement.replicas == self.configured(record)
             && self.peers.sites_of(&placement.sites).is_empty()
