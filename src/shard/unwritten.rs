@@ -134,11 +134,7 @@ impl Shard {
         outbox: &mut Outbox,
     ) -> PeerResult<'static> {
         let is_unwritten = |slot| self.records.changes().is_whole_pending(slot);
-        if self.is_stuck
-            && result == PeerResult::Held
-            && self.find(id).is_some_and(is_unwritten)
-            && !is_planted(Bug::UnwrittenCountsAsCopy)
-        {
+        if self.is_stuck && result == PeerResult::Held && self.find(id).is_some_and(is_unwritten) {
             return self.refuse_for_room(now, id, outbox);
         }
         result
