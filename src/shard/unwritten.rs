@@ -103,6 +103,10 @@ impl Shard {
             if !matches!(result, PeerResult::Held | PeerResult::Otherwise) {
                 return result;
             }
+            // A callback that is under way may end the timer, or its pop: who forgets it hears
+            // nothing of that.
+            let until = now.mono.tick_floor() + self.config.callbacks.timeout_ms;
+            self.reconcile.keep_until(id, until);
         }
         self.refuse_for_room(now, id, outbox)
     }
@@ -132,11 +136,7 @@ impl Shard {
         outbox: &mut Outbox,
     ) -> PeerResult<'static> {
         let is_unwritten = |slot| self.records.changes().is_whole_pending(slot);
-        if self.is_stuck
-            && result == PeerResult::Held
-            && self.find(id).is_some_and(is_unwritten)
-            && !is_planted(Bug::UnwrittenCountsAsCopy)
-        {
+        if self.is_stuck && result == PeerResult::Held && self.find(id).is_some_and(is_unwritten) {
             return self.refuse_for_room(now, id, outbox);
         }
         result
