@@ -47,6 +47,7 @@ fn judge_further<'a>(
 pub(super) fn letter_use(method: Method) -> LetterUse {
     match method {
         Method::Get => LetterUse::Show,
+        Method::Post => LetterUse::Replay,
         _ => LetterUse::Delete,
     }
 }

@@ -250,11 +250,9 @@ impl Service {
             }
             (TimerPath::Timer(named), Method::Delete) => Request::Delete(target_of(named)),
             (TimerPath::Timer(named), Method::Get) => Request::Read(target_of(named)),
-            (TimerPath::DeadLetter(named), Method::Get | Method::Delete) => {
+            (TimerPath::DeadLetter(named), Method::Get | Method::Delete)
+            | (TimerPath::Replay(named), Method::Post) => {
                 Request::Letter(target_of(named), letter_use(line.method), None)
-            }
-            (TimerPath::Replay(named), Method::Post) => {
-                Request::Letter(target_of(named), LetterUse::Replay, None)
             }
             (TimerPath::Action(..) | TimerPath::NamedAction(_), _) => {
                 return self.act((now, core), (from, caller), line, out);
