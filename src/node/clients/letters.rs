@@ -43,7 +43,7 @@ fn judge_further<'a>(
     Ok(())
 }
 
-/// What a GET asks of a dead letter, or a DELETE.
+/// What a method asks of a dead letter.
 pub(super) fn letter_use(method: Method) -> LetterUse {
     match method {
         Method::Get => LetterUse::Show,

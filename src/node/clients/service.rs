@@ -13,7 +13,6 @@ use crate::timer::definition::{Definition, with_owner};
 use crate::timer::naming::Identity;
 use crate::timestamp::RANGE_MAX;
 use crate::wire::callback_uri::AuthorityMemory;
-use crate::wire::dead_letter::LetterUse;
 use crate::wire::internal_json::{AnyDocument, InternalPart, Origin, parse_any};
 use crate::wire::request_head::Method;
 use crate::wire::resync_json::{Reference, parse_references};
