@@ -293,7 +293,9 @@ impl Shard {
     pub(super) fn list_after_pop(&self, record: &Record) -> Replicas {
         let is_ready = self.reconcile.ready.contains(&record.id.0);
         let full = if is_ready { PeerSet::EMPTY } else { self.peers.lately_full(self.turns.at) };
-        self.right_list_without(record, full)
+        // Nor is this node, while its disk takes nothing.
+        let own = self.full().intersection(PeerSet::EMPTY.with(self.peers.own()));
+        self.right_list_without(record, full.union(own))
     }
 
     fn right_list_without(&self, record: &Record, full: PeerSet) -> Replicas {

@@ -292,8 +292,7 @@ fn a_callback_that_is_under_way_at_a_node_whose_disk_takes_nothing_counts() {
     cluster.run_until(20);
     assert_eq!(cluster.pops.len(), 1);
     assert!(is_done(&pause(&mut cluster, 1, id)));
-    cluster.now_ms += 1_500;
-    (0..3).for_each(|node| cluster.tick(node));
+    cluster.run_until(21);
     cluster.answer_callbacks(CallbackOutcome::Delivered);
     for node in [1, 2] {
         let shard = cluster.shard(node);
