@@ -279,3 +279,28 @@ fn letters_and_reports_of_a_node_whose_disk_takes_nothing_are_kept_by_others() {
         cluster.audit();
     }
 }
+
+/// Its callback runs as the timer is paused, and ends when other nodes have the timer.
+#[test]
+fn a_callback_that_is_under_way_at_a_node_whose_disk_takes_nothing_counts() {
+    let mut cluster = with_full_disk(3, 0);
+    set_full(&mut cluster, 0, false);
+    let id = ids_of(&cluster, 0, 1)[0];
+    cluster.put(1, id, (10, 100), 2);
+    set_full(&mut cluster, 0, true);
+    cluster.hung = Some(0);
+    cluster.run_until(20);
+    assert_eq!(cluster.pops.len(), 1);
+    assert!(is_done(&pause(&mut cluster, 1, id)));
+    cluster.now_ms += 1_500;
+    (0..3).for_each(|node| cluster.tick(node));
+    cluster.answer_callbacks(CallbackOutcome::Delivered);
+    for node in [1, 2] {
+        let shard = cluster.shard(node);
+        let record = shard.records.get(shard.find(id).expect("it stands in"));
+        assert_eq!((record.state, record.sequence), (State::Paused, 1), "{node}");
+    }
+    cluster.run_until(40);
+    assert_eq!(cluster.holders(id), [1, 2]);
+    cluster.audit();
+}

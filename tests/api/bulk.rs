@@ -200,7 +200,7 @@ fn a_bad_line_fails_and_the_others_stand() {
     }
     for (at, names) in [
         (1, "timing.interval: expected seconds"),
-        (2, "body: expected a JSON object"),
+        (2, "body: expected JSON, got the end of the body at byte 1"),
         (3, "body: expected JSON, got a NUL"),
         (4, "body: expected an object"),
         (6, "body: expected a JSON object"),

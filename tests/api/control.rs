@@ -205,7 +205,7 @@ fn what_is_no_action_is_refused() {
     }
     for wrong in ["/Pause", "/stop", "/run", "/run_now"] {
         let refused = node.request("POST", &format!("{path}{wrong}"), "");
-        assert_eq!(refused.status, 405, "{wrong}: {refused:?}");
+        assert_eq!(refused.status, 404, "{wrong}: {refused:?}");
     }
     for (path, status) in [
         ("/timers/pause", 404),

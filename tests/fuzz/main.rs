@@ -75,7 +75,7 @@ fn http_head() {
             b"POST /timers HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
             b"\r\nPUT /timers/0004d9f548100000-2-0000000000000000 HTTP/1.1\r\nhost: [::1]:7253\r\n\
               Transfer-Encoding: chunked\r\nExpect: 100-continue\r\nConnection: close\r\n\r\n",
-            b"GET http://a/ping?x#y HTTP/1.0\r\nConnection: keep-alive, x\r\n\r\n",
+            b"GET http://a/ping?x%23y HTTP/1.0\r\nConnection: keep-alive, x\r\n\r\n",
             b"OPTIONS * HTTP/1.1\r\nHost:\r\nX-Empty:\r\nCookie: a=\xff;\tb\r\n\r\n\
               GET / HTTP/1.1\r\n\r\n",
         ],

@@ -6,11 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use kit::client::Answer;
+use kit::mounts::Mount;
 use kit::runner::Story;
 use kit::until::{PATIENCE, until};
 
 use super::harness::{Node, body};
-use super::mounts::Mount;
+
 use super::sink::Sink;
 
 pub const STORIES: &[Story] =

@@ -52,18 +52,19 @@ const SEEDS: u64 = 300;
 
 /// The bugs of the journal that need a second node, or worlds of their own, each with a seed that
 /// finds it.
-const JOURNAL_BUGS: [(Bug, u64); 5] = [
+const JOURNAL_BUGS: [(Bug, u64); 7] = [
     (Bug::ReturningNodeKeepsEnded, 3),
     (Bug::JournalDropsTombstones, 1_099),
     (Bug::EndsWhatPeersMissed, 2_323),
     (Bug::JournalKeepsOldBoot, 25),
     (Bug::JournalWritesRarely, 21),
+    (Bug::FullDiskDisobeys, 1_476),
+    (Bug::FullDiskDisobeys, 1_500),
 ];
 
 /// Bugs that few seeds find, each with a seed that does.
-const RARE_BUGS: [(Bug, u64); 8] = [
+const RARE_BUGS: [(Bug, u64); 7] = [
     (Bug::SilentRankDelaysEachPop, 91_263),
-    (Bug::StandInOfSuspectStays, 783_680),
     (Bug::NewHolderTellsNoFormerOnes, 858_518),
     (Bug::PreferredListNotTold, 1_008_610),
     (Bug::LastHolderStaysBehindTheDead, 724_595),

@@ -195,7 +195,10 @@ fn router(state: AdminState) -> Router {
         .route("/timers/{id}/{action}", post(one_timer::act))
         .route(
             "/timers/by-name/{*name}",
-            get(one_timer::show_named).delete(one_timer::delete_named).fallback(one_timer::other),
+            get(one_timer::show_named)
+                .delete(one_timer::delete_named)
+                .post(one_timer::act_named)
+                .fallback(one_timer::other),
         )
         .method_not_allowed_fallback(async || (StatusCode::METHOD_NOT_ALLOWED, NOT_ALLOWED))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))

@@ -3,7 +3,7 @@
 
 use axum::extract::{Path, State};
 use axum::http::header::{ALLOW, CONTENT_TYPE, LOCATION};
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
@@ -79,29 +79,25 @@ pub(super) async fn act(
 }
 
 /// Pauses, resumes or runs the timer of a name.
-async fn act_named(view: &NodeView, headers: &HeaderMap, uri: &Uri) -> Response {
-    if has_condition(headers) {
+pub(super) async fn act_named(
+    State(view): State<NodeView>,
+    headers: HeaderMap,
+    uri: Uri,
+) -> Response {
+    if has_condition(&headers) {
         return (StatusCode::BAD_REQUEST, CONDITION).into_response();
     }
     match parse_path(uri.path()) {
         TimerPath::NamedAction(action) => {
-            by_name(view, before_action(uri.path()), TimerUse::Act(action)).await
+            by_name(&view, before_action(uri.path()), TimerUse::Act(action)).await
         }
         _ => (StatusCode::NOT_FOUND, NO_ACTION).into_response(),
     }
 }
 
-/// Answers other methods than GET and DELETE of a name, or of an action below it: one route has
-/// both, because a name may have slashes.
-pub(super) async fn other(
-    State(view): State<NodeView>,
-    method: Method,
-    headers: HeaderMap,
-    uri: Uri,
-) -> Response {
-    if method == Method::POST {
-        return act_named(&view, &headers, &uri).await;
-    }
+/// Answers methods that neither a name nor an action below it has: one route has both, because a
+/// name may have slashes.
+pub(super) async fn other(uri: Uri) -> Response {
     let allowed = match parse_path(uri.path()) {
         TimerPath::NamedAction(_) => "POST",
         _ => "GET,HEAD,DELETE",

@@ -56,7 +56,12 @@ pub fn parse_ini(text: &str) -> Result<Vec<IniEntry<'_>>, IniError> {
             Some(("", _) | (_, "")) if section.is_empty() => {
                 return refuse("expected section.key before the \"=\"");
             }
-            Some(parts) if section.is_empty() => parts,
+            Some((_, name)) if section.is_empty() && name.trim_start().starts_with('[') => {
+                return refuse("expected the name of a key behind the \".\"");
+            }
+            Some((section_of_key, name)) if section.is_empty() => {
+                (section_of_key.trim(), name.trim())
+            }
             _ => (section, name),
         };
         entries.push(IniEntry { section, name, value, line });

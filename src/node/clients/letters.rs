@@ -43,10 +43,11 @@ fn judge_further<'a>(
     Ok(())
 }
 
-/// What a GET asks of a dead letter, or a DELETE.
+/// What a method asks of a dead letter.
 pub(super) fn letter_use(method: Method) -> LetterUse {
     match method {
         Method::Get => LetterUse::Show,
+        Method::Post => LetterUse::Replay,
         _ => LetterUse::Delete,
     }
 }

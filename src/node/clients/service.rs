@@ -13,7 +13,6 @@ use crate::timer::definition::{Definition, with_owner};
 use crate::timer::naming::Identity;
 use crate::timestamp::RANGE_MAX;
 use crate::wire::callback_uri::AuthorityMemory;
-use crate::wire::dead_letter::LetterUse;
 use crate::wire::internal_json::{AnyDocument, InternalPart, Origin, parse_any};
 use crate::wire::request_head::Method;
 use crate::wire::resync_json::{Reference, parse_references};
@@ -250,11 +249,9 @@ impl Service {
             }
             (TimerPath::Timer(named), Method::Delete) => Request::Delete(target_of(named)),
             (TimerPath::Timer(named), Method::Get) => Request::Read(target_of(named)),
-            (TimerPath::DeadLetter(named), Method::Get | Method::Delete) => {
+            (TimerPath::DeadLetter(named), Method::Get | Method::Delete)
+            | (TimerPath::Replay(named), Method::Post) => {
                 Request::Letter(target_of(named), letter_use(line.method), None)
-            }
-            (TimerPath::Replay(named), Method::Post) => {
-                Request::Letter(target_of(named), LetterUse::Replay, None)
             }
             (TimerPath::Action(..) | TimerPath::NamedAction(_), _) => {
                 return self.act((now, core), (from, caller), line, out);
@@ -263,13 +260,13 @@ impl Service {
                 let forgotten = self.forget((now, core), (from, caller), body);
                 return self.settle(forgotten, persistence, out);
             }
-            (TimerPath::Ping, Method::Get) if line.asks_members => {
-                let told = self.tell_members(core, caller, persistence, out);
-                let _ = self.settle(told, persistence, out);
-                return Served::Written;
-            }
             (TimerPath::Ping, Method::Get) => {
-                write_pong(out, persistence);
+                if line.asks_members {
+                    let told = self.tell_members(core, caller, persistence, out);
+                    let _ = self.settle(told, persistence, out);
+                } else {
+                    write_pong(out, persistence);
+                }
                 return Served::Written;
             }
             (TimerPath::Timestamps, Method::Post) => {

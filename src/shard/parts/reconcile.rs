@@ -155,6 +155,11 @@ impl Reconcile {
         may_forget
     }
 
+    /// Keeps a timer until a tick when it is given away.
+    pub fn keep_until(&mut self, id: TimerId, until: Tick) {
+        self.given.insert(id.0, until);
+    }
+
     /// Notes that a node of its list did not have a timer.
     pub fn is_wanted(&mut self, id: TimerId) {
         self.given.remove(&id.0);
