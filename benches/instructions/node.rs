@@ -162,6 +162,8 @@ impl Node {
         line.env_remove(BINARY).args(["--log-level", "warn"]).envs(variables.iter().copied());
         // Memory that comes ahead comes when the machine has time, which differs from run to run.
         line.env("CHRONOS_NODE_MEMORY_AHEAD_BYTES", "0").current_dir(folder.path());
+        // Valgrind is slow, so that turns go over their budget, and each step of a turn is timed.
+        line.env("CHRONOS_LIMITS_TURN_BUDGET_US", "1000000");
         let log = std::fs::File::create(folder.path().join("log")).expect("room for a file");
         line.stdin(Stdio::null()).stdout(log.try_clone().expect("a second handle")).stderr(log);
         let process = line.spawn_tied().expect("setpriv of util-linux starts processes");

@@ -18,6 +18,8 @@ pub struct Held {
     pub is_live: bool,
     /// Whether the record is a dead letter.
     pub is_parked: bool,
+    /// How many nodes are meant to hold the timer.
+    pub factor: u8,
     /// The nodes that are to hold the timer.
     pub replicas: Replicas,
     /// The mask: ranks that pop in their order.
@@ -40,6 +42,7 @@ impl Shard {
             sequence: record.sequence,
             is_live: record.is_live(),
             is_parked: record.state == State::Parked,
+            factor: placement.factor,
             replicas: placement.replicas,
             actives: placement.actives,
         })

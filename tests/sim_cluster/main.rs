@@ -90,6 +90,10 @@ impl Simulator for Cluster {
         Options::draw(seed)
     }
 
+    fn vary(options: &mut Options, variant: u64) {
+        options.variant = variant;
+    }
+
     fn draw(options: Options) -> Story {
         Story::draw(options)
     }

@@ -36,6 +36,8 @@ pub enum Trouble {
 #[derive(Clone, Debug)]
 pub struct Options {
     pub seed: u64,
+    /// Which of the courses that the story may take (see `Simulator::vary`).
+    pub variant: u64,
     /// How many members there are at the start.
     pub nodes: usize,
     /// How many nodes may join.
@@ -95,6 +97,7 @@ impl Options {
             .then(|| draw.range(0, nodes as u64 - 1) as usize);
         let drawn = Self {
             seed,
+            variant: 0,
             nodes,
             spares: if has_operator { (NODES_MAX - nodes).min(2) } else { 0 },
             shards,

@@ -119,10 +119,11 @@ impl World {
         match target {
             None => {}
             // Each id that clients choose has one factor, because the factor that is held would win
-            // over others.
+            // over others. The id of a dead letter is not chosen, and has the factor that is held.
             Some(Target::Chosen(id)) => {
-                let factor = 1 + (id % u64::from(self.options.factor_max)) as u8;
-                let factor = self.model.factor_of(id).unwrap_or(factor);
+                let held = || self.holders(id).first().map(|(_, held)| held.factor);
+                let chosen = || 1 + (id % u64::from(self.options.factor_max)) as u8;
+                let factor = self.model.factor_of(id).or_else(held).unwrap_or_else(chosen);
                 known = (Some(id), Some(factor), None);
             }
             Some(Target::CreatedBy(name)) => match self.created.get(&name) {

@@ -173,7 +173,10 @@ fn watched() -> Option<u64> {
 impl World {
     fn new(story: Story, keep_trace: bool) -> Self {
         let options = story.options.clone();
-        let draw = &mut Stream::new(options.seed, Purpose::Interleaving);
+        let draw = &mut match options.variant {
+            0 => Stream::new(options.seed, Purpose::Interleaving),
+            variant => Stream::keyed(options.seed, Purpose::Interleaving, variant),
+        };
         let network = Network::new(options.latency_ns, draw.clone());
         let nodes = (0..options.all_nodes()).map(|node| Node::new(node, &options, draw)).collect();
         let drift_ppm = options.drift_ppm_max as u64;

@@ -53,7 +53,8 @@ impl Walk {
                     report(good);
                 }
                 Err(failure) => {
-                    eprintln!("seed {seed}: {}", explain::<S>(seed, &failure));
+                    let story = S::draw(S::options(seed));
+                    eprintln!("seed {seed}: {}", explain::<S>(seed, story, &failure));
                     walk.failed.push((seed, failure.by));
                 }
             }

@@ -84,8 +84,8 @@ fn drop_portions<Story: Clone, T>(
 
 /// Returns everything that a person needs: the line that replays, the shortest story found, the
 /// last events.
-pub fn explain<S: Simulator>(seed: u64, failure: &Failure) -> String {
-    let mut story = shrink::<S>(S::draw(S::options(seed)), failure);
+pub fn explain<S: Simulator>(seed: u64, story: S::Story, failure: &Failure) -> String {
+    let mut story = shrink::<S>(story, failure);
     let mut text = format!(
         "{}: {}\nreplay: CHRONOS_SIM_SEED={seed} cargo test --features planted --test {} replay\n\
          {:?}\nshortest story found:\n",

@@ -33,6 +33,9 @@ pub trait Simulator {
 
     /// Draws the options of a seed.
     fn options(seed: u64) -> Self::Options;
+    /// Lets the same things happen at slightly other times, in another order. The variant 0 is what
+    /// the seed means.
+    fn vary(_options: &mut Self::Options, _variant: u64) {}
     /// Draws the story of a run with these options.
     fn draw(options: Self::Options) -> Self::Story;
     /// Returns the options that a story was drawn from.
