@@ -1,20 +1,25 @@
 //! A cluster of which one node has a full disk: what the others acknowledge holds there, too, also
-//! when the node is killed meanwhile.
+//! when the node is killed meanwhile. And a node alone: what is refused, whatever form it has.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kit::client::Answer;
+use kit::client::{Answer, request_with};
+use kit::mounts::Mount;
 use kit::runner::Story;
 use kit::until::{PATIENCE, until};
+use serde_json::Value;
 
 use super::harness::{Node, body};
-use super::mounts::Mount;
 use super::sink::Sink;
 
-pub const STORIES: &[Story] =
-    &[("a_full_disk_voids_nothing_that_others_acknowledge", full_disk_of_one)];
+pub const STORIES: &[Story] = &[
+    ("a_full_disk_voids_nothing_that_others_acknowledge", full_disk_of_one),
+    ("a_full_disk_refuses_each_form_of_a_write_and_nothing_else", each_form),
+];
 
 const TIMERS: usize = 40;
 /// When the timers are due. Until then they are changed, and the node with the full disk is killed.
@@ -141,4 +146,106 @@ fn all_hold(nodes: &[Node], paths: &[String]) {
             );
         }
     }
+}
+
+/// The results of a bulk request.
+fn bulk(node: &Node, line: &str, count: usize) -> Vec<Value> {
+    let body = format!("{line}\n").repeat(count);
+    let mut stream = TcpStream::connect(node.address).expect("the node accepts");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    let length = body.len();
+    let head = format!(
+        "POST /timers/bulk HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+         Content-Length: {length}\r\n\r\n"
+    );
+    stream.write_all(format!("{head}{body}").as_bytes()).expect("the node takes it");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("the node answers");
+    let lines = answer.lines().filter(|line| line.starts_with('{'));
+    lines.map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn order(node: &Node, (method, path): (&str, &str), body: &str) -> Answer {
+    let headers = "X-Chronos-Order: 1\r\n";
+    request_with(node.admin(), method, path, headers, body).expect("an answer")
+}
+
+/// Timers by list and by count.
+fn numbers(node: &Node) -> [u64; 2] {
+    let json = |path: &str| -> Value {
+        serde_json::from_str(&order(node, ("GET", path), "").body).expect("JSON")
+    };
+    let listed = json("/timers?limit=1000")["timers"].as_array().map_or(0, Vec::len);
+    [listed as u64, json("/timers/count")["timers"].as_u64().expect("a number")]
+}
+
+/// Deletes all timers of the host in a job. Returns how many it deleted, and how many it could not.
+fn delete_all(node: &Node) -> [u64; 2] {
+    let ordered = order(node, ("DELETE", "/timers?host=127.0.0.1:9"), "");
+    assert_eq!(ordered.status, 202, "{ordered:?}");
+    let path = ordered.header("Location").expect("a job").to_owned();
+    let told = until("the job to end", PATIENCE, || {
+        let told: Value = serde_json::from_str(&order(node, ("GET", &path), "").body).ok()?;
+        (told["state"] == "done").then_some(told)
+    });
+    ["deleted", "failed"].map(|member| told[member].as_u64().expect("a number"))
+}
+
+/// Timers by names, keys and lines of a bulk request are there after a kill. On the full disk every
+/// write of them is refused, also in a job, and what only reads goes on.
+fn each_form() {
+    let mount = Mount::tmpfs(130);
+    let mut node = Node::alone();
+    node.data = mount.path.join("data");
+    node.start();
+    let far = body("http://127.0.0.1:9/far", 3_600_000, 1, "x", 1);
+    let ask = |node: &Node, (method, path): (&str, &str), headers: &str| {
+        request_with(node.address, method, path, headers, &far).expect("an answer")
+    };
+    let named = ("PUT", "/timers/by-name/old");
+    let tag = ask(&node, named, "").header("ETag").expect("a version").to_owned();
+    let key = "Idempotency-Key: old\r\n";
+    let keyed = ask(&node, ("POST", "/timers"), key).location().to_owned();
+    let lines = bulk(&node, &far, TIMERS);
+    assert!(lines.iter().all(|line| line["location"].is_string()), "{lines:?}");
+    let all = TIMERS as u64 + 2;
+    node.kill();
+    fill(&node, &mount);
+    node.start();
+    node.await_metric("chronos_journal_full", |full| full == 1);
+    let met = format!("If-Match: {tag}\r\n");
+    let (fresh, run) = ("/timers/by-name/new", format!("{keyed}/run-now"));
+    for (request, headers) in [
+        (named, ""),
+        (named, &*met),
+        (("PUT", fresh), "If-None-Match: *\r\n"),
+        (("POST", "/timers"), "Idempotency-Key: new\r\n"),
+        (("POST", &*run), ""),
+    ] {
+        let answer = ask(&node, request, headers);
+        let reason = answer.header("Reason").unwrap_or_default();
+        assert!(
+            answer.status == 503 && reason.contains("data directory"),
+            "{request:?}: {answer:?}"
+        );
+    }
+    let lines = bulk(&node, &far, TIMERS);
+    assert!(lines.len() == TIMERS && lines.iter().all(|line| line["status"] == 503), "{lines:?}");
+    assert_eq!(delete_all(&node), [0, all]);
+    assert_eq!(numbers(&node), [all; 2]);
+    let (status, said) = node.back_up(&mount.path.join("backup"));
+    assert!(!status.success() && said.contains("backup"), "{said}");
+    let ruled = order(&node, ("PUT", "/destinations/127.0.0.1:9"), r#"{"paused":true}"#);
+    assert!(ruled.status == 500 && ruled.body.contains("the order holds"), "{ruled:?}");
+    fs::remove_file(mount.path.join("filler")).expect("it is there");
+    node.await_metric("chronos_journal_full", |full| full == 0);
+    node.kill();
+    node.start();
+    assert_eq!(numbers(&node), [all; 2]);
+    let read = node.request("GET", named.1, "");
+    assert_eq!((read.status, read.header("ETag")), (200, Some(&*tag)), "{read:?}");
+    assert_eq!(node.request("GET", fresh, "").status, 404);
+    assert_eq!(ask(&node, ("POST", "/timers"), key).location(), keyed, "it is known");
+    assert_eq!(delete_all(&node), [all, 0]);
+    node.kill();
 }
