@@ -4,7 +4,6 @@
 //! counted, and the log tells so as soon as it can.
 
 use std::io;
-use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -20,8 +19,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 enum Entry {
     Line(Vec<u8>),
-    /// Asks to be told when all lines before it are written.
-    Flush(SyncSender<()>),
+    /// Asks to be told when all lines before it are written. It goes through the queue twice: what
+    /// the thread told of dropped lines may stand behind it the first time.
+    Flush {
+        done: SyncSender<()>,
+        is_again: bool,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -48,14 +51,7 @@ impl LogQueue {
     ) -> io::Result<Self> {
         let (entries, receiver) = sync_channel(LINES_MAX);
         let queue = Self { entries, counts: Arc::default() };
-        let writer = Writer {
-            write,
-            tell,
-            queue: queue.clone(),
-            told: 0,
-            is_telling: false,
-            has_written: false,
-        };
+        let writer = Writer { write, tell, queue: queue.clone(), told: 0, has_written: false };
         let thread = thread::Builder::new().name("chronos-log".into());
         thread.spawn(move || writer.write_all(&receiver))?;
         Ok(queue)
@@ -104,7 +100,8 @@ impl LogQueue {
     pub(super) fn flush(&self, patience: Duration) {
         let end = Instant::now() + patience;
         let (done, is_done) = sync_channel(1);
-        while self.entries.try_send(Entry::Flush(done.clone())).is_err() {
+        let flush = || Entry::Flush { done: done.clone(), is_again: false };
+        while self.entries.try_send(flush()).is_err() {
             if Instant::now() >= end {
                 return;
             }
@@ -137,8 +134,6 @@ struct Writer<W, T> {
     queue: LogQueue,
     /// How many of the dropped lines the log has told of.
     told: u64,
-    /// Whether what it told may stand behind a flush that was asked for before.
-    is_telling: bool,
     /// Whether the last line could be written. To tell of what is lost would be lost as well.
     has_written: bool,
 }
@@ -148,13 +143,15 @@ impl<W: FnMut(&[u8]) -> io::Result<()>, T: Fn(u64)> Writer<W, T> {
         while let Ok(entry) = entries.recv() {
             match entry {
                 Entry::Line(line) => self.write_line(&line),
-                // What it tells stands behind in the queue.
-                Entry::Flush(done) if self.tell_dropped() || mem::take(&mut self.is_telling) => {
-                    if self.queue.entries.try_send(Entry::Flush(done.clone())).is_err() {
+                Entry::Flush { done, is_again } => {
+                    let is_telling = self.tell_dropped();
+                    let again = Entry::Flush { done: done.clone(), is_again: !is_telling };
+                    let is_over = is_again && !is_telling;
+                    if is_over || self.queue.entries.try_send(again).is_err() {
+                        // An error means that nobody waits any more.
                         let _ = done.try_send(());
                     }
                 }
-                Entry::Flush(done) => drop(done.try_send(())),
             }
         }
     }
@@ -167,7 +164,7 @@ impl<W: FnMut(&[u8]) -> io::Result<()>, T: Fn(u64)> Writer<W, T> {
         }
         let waiting = counts.waiting_bytes.fetch_sub(line.len(), Ordering::Relaxed);
         if waiting == line.len() {
-            self.is_telling |= self.tell_dropped();
+            self.tell_dropped();
         }
     }
 

@@ -482,7 +482,7 @@ impl CoreJournal {
                 (_, true) => Some(Refusal::JournalStalled),
                 _ => None,
             };
-            // What was written to files that are away is nowhere: then no note is as good as stored.
+            // What was written to files that are away is nowhere: no note is as good as stored.
             shard.refuse_writes(refusal, self.is_stuck && !is_away);
         }
         let counters = &mut self.counters;

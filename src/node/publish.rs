@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::cluster::detector::Liveness;
 use crate::core::Core;
 use crate::core::journal::JournalCounters;
-use crate::ring::thread_usage;
+use crate::ring::{Ring, thread_usage};
 
 use crate::node::callbacks::dialling::Dialling;
 use crate::node::callbacks::lanes::Lanes;
@@ -83,14 +83,19 @@ pub fn publish(engine: &mut Engine) -> bool {
     meters.mesh_sent.set(mesh.sent);
     meters.mesh_full.set(mesh.refused);
     meters.mesh_depth_max.set(mesh.depth_max);
+    publish_kernel(meters, ring);
+    // Last, so that a reader who sees this number also sees what followed from the commands.
+    meters.commands_taken.set(commands.taken());
+    is_behind
+}
+
+/// What this core has asked of the kernel.
+fn publish_kernel(meters: &CoreMeters, ring: &Ring) {
     meters.ring_enters.set(ring.enters());
     meters.ring_shortages.set(ring.shortages());
     let usage = thread_usage();
     meters.cpu_ns.set(usage.cpu_ns);
     meters.page_faults.set(usage.page_faults);
-    // Last, so that a reader who sees this number also sees what followed from the commands.
-    meters.commands_taken.set(commands.taken());
-    is_behind
 }
 
 /// Has the log told of pops that were given up.

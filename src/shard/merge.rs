@@ -1,7 +1,7 @@
 //! What peers tell. One rule merges every copy and every standing: the higher (version, sequence)
 //! wins. At the same key the masks are united.
 
-use crate::base::ids::{PeerSet, Slot};
+use crate::base::ids::{NodeHash, PeerSet, Slot};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::Replicas;
 use crate::base::time::{Now, Tick};
@@ -78,12 +78,7 @@ impl Shard {
                 }
                 Err(result) => result,
             },
-            PeerMessage::NoRoom { at, .. } => {
-                let peer = self.peers.view.peer_of(at).filter(|peer| *peer != self.peers.own());
-                let until = now.mono.tick_floor() + FULL_MS;
-                peer.into_iter().for_each(|peer| self.peers.note_full(peer, until));
-                PeerResult::NotFound
-            }
+            PeerMessage::NoRoom { at, .. } => self.note_no_room(now, at),
             PeerMessage::Orders(lines) => self.take_orders(teller, lines, outbox),
             PeerMessage::List { shard, .. } if shard != self.config.own.0 => PeerResult::NotFound,
             PeerMessage::List { ask, .. } => match self.listed_part(now, ask) {
@@ -98,6 +93,14 @@ impl Shard {
             }
         };
         outbox.answer(ticket, &result, self.promised(&result));
+    }
+
+    /// Notes that another node has no room at present.
+    fn note_no_room(&mut self, now: Now, at: NodeHash) -> PeerResult<'static> {
+        let peer = self.peers.view.peer_of(at).filter(|peer| *peer != self.peers.own());
+        let until = now.mono.tick_floor() + FULL_MS;
+        peer.into_iter().for_each(|peer| self.peers.note_full(peer, until));
+        PeerResult::NotFound
     }
 
     /// Merges a copy that came over the internal HTTP API.

@@ -1,8 +1,9 @@
 //! What a node does that has no room, and what it does while its disk takes nothing: the disk is
 //! full, or does not answer.
 //!
-//! - What a client's write changes, of what this node holds, it changes in memory at once: the state
-//!   from before would pop, be read, and come back. The journal has it when there is room again.
+//! - What a client's write changes, of what this node holds, it changes in memory at once: the
+//!   state from before would pop, be read, and come back. The journal has it when there is room
+//!   again.
 //! - This node says all the same that it has no copy. Other nodes stand in for it. This node holds
 //!   the new state for them, behind all of them, until they have it.
 //! - Of what it does not hold it takes nothing, and it does not decide about conditions.
@@ -107,7 +108,8 @@ impl Shard {
     }
 
     /// A write with those on its list that will hold it: the node that made it will find the same
-    /// ones. Where no others can stand in, this node stays on the list, and has no copy on its disk.
+    /// ones. Where no others can stand in, this node stays on the list, and has no copy on its
+    /// disk.
     fn with_stand_ins<'a>(&self, copy: &TimerCopy<'a>) -> TimerCopy<'a> {
         let is_meant = copy.body.is_some() && copy.replicas.contains(self.peers.own_hash());
         let others = self.peers.not_dead().minus(self.full());

@@ -33,7 +33,7 @@ const SHOWN: usize = 4;
 pub fn run(options: &Options, seed: u64) -> bool {
     let clock = Clock::start();
     let recorder = Arc::new(Recorder::new(clock));
-    let mut nodes = Nodes::start(options.binary.clone(), options.worlds);
+    let nodes = Nodes::start(options.binary.clone(), options.worlds);
     let sinks = Sinks::start(&recorder);
     let (is_over, is_ended) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -82,6 +82,12 @@ pub fn run(options: &Options, seed: u64) -> bool {
         count_copies(&nodes, &recorder);
         is_ended.store(true, Ordering::SeqCst);
     });
+    is_kept(options, seed, nodes, &recorder)
+}
+
+/// Holds what was done and seen against the promises, and prints what was found.
+fn is_kept(options: &Options, seed: u64, mut nodes: Nodes, recorder: &Recorder) -> bool {
+    let clock = recorder.clock;
     for node in nodes.ended() {
         recorder.with(|history| {
             history.troubles.push((clock.now(), format!("node {node} ended by itself")));

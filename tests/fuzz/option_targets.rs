@@ -10,6 +10,7 @@ use chronos::wire::attributes::{
     ATTEMPTS_MAX, Attributes, CallbackMethod, HEADER_BYTES_MAX, HEADERS_MAX, POLICY_MS_MAX,
     RetryPolicy, TIMEOUT_MS_MAX, is_parked,
 };
+use chronos::wire::callback_headers::{check_header, check_kept_header};
 use chronos::wire::callback_uri::{AuthorityMemory, parse_told_uri, uri_of};
 use chronos::wire::dead_letter::LETTER_ANSWER_BYTES_MAX;
 use chronos::wire::timer_json::{JsonScratch, parse_timer};

@@ -19,6 +19,7 @@ use super::sink::Sink;
 pub const STORIES: &[Story] = &[
     ("a_full_disk_voids_nothing_that_others_acknowledge", full_disk_of_one),
     ("a_full_disk_refuses_each_form_of_a_write_and_nothing_else", each_form),
+    ("a_disk_that_stalls_refuses_each_form_of_a_write_and_nothing_else", on_a_stalled_disk),
 ];
 
 const TIMERS: usize = 40;
@@ -170,13 +171,15 @@ fn order(node: &Node, (method, path): (&str, &str), body: &str) -> Answer {
     request_with(node.admin(), method, path, headers, body).expect("an answer")
 }
 
-/// Timers by list and by count.
+/// Timers of the host, by list and by count.
 fn numbers(node: &Node) -> [u64; 2] {
     let json = |path: &str| -> Value {
         serde_json::from_str(&order(node, ("GET", path), "").body).expect("JSON")
     };
-    let listed = json("/timers?limit=1000")["timers"].as_array().map_or(0, Vec::len);
-    [listed as u64, json("/timers/count")["timers"].as_u64().expect("a number")]
+    let listed =
+        json("/timers?limit=1000&host=127.0.0.1:9")["timers"].as_array().map_or(0, Vec::len);
+    let counted = &json("/timers/count")["by-host"]["127.0.0.1:9"];
+    [listed as u64, counted.as_u64().expect("a number")]
 }
 
 /// Deletes all timers of the host in a job. Returns how many it deleted, and how many it could not.
@@ -191,48 +194,84 @@ fn delete_all(node: &Node) -> [u64; 2] {
     ["deleted", "failed"].map(|member| told[member].as_u64().expect("a number"))
 }
 
-/// Timers by names, keys and lines of a bulk request are there after a kill. On the full disk every
-/// write of them is refused, also in a job, and what only reads goes on.
+/// What a node alone has: a timer under a name, one under a key, those of a bulk request.
+struct Forms {
+    far: String,
+    /// The version of the timer under a name.
+    tag: String,
+    /// The path of the timer under a key.
+    keyed: String,
+}
+
+const NAMED: (&str, &str) = ("PUT", "/timers/by-name/old");
+const FRESH: &str = "/timers/by-name/new";
+const KEY: &str = "Idempotency-Key: old\r\n";
+const ALL: u64 = TIMERS as u64 + 2;
+
+impl Forms {
+    fn make(node: &Node) -> Forms {
+        let far = body("http://127.0.0.1:9/far", 3_600_000, 1, "x", 1);
+        let (tag, keyed) = (String::new(), String::new());
+        let mut forms = Forms { far, tag, keyed };
+        let named = forms.ask(node, NAMED, "");
+        named.header("ETag").expect("a version").clone_into(&mut forms.tag);
+        forms.keyed = forms.ask(node, ("POST", "/timers"), KEY).location().to_owned();
+        let lines = bulk(node, &forms.far, TIMERS);
+        assert!(lines.iter().all(|line| line["location"].is_string()), "{lines:?}");
+        forms
+    }
+
+    fn ask(&self, node: &Node, (method, path): (&str, &str), headers: &str) -> Answer {
+        request_with(node.address, method, path, headers, &self.far).expect("an answer")
+    }
+
+    /// Panics unless every form of a write is refused, and what only reads goes on.
+    fn all_are_refused(&self, node: &Node) {
+        let met = format!("If-Match: {}\r\n", self.tag);
+        let run = format!("{}/run-now", self.keyed);
+        for (request, headers) in [
+            (NAMED, ""),
+            (NAMED, &*met),
+            (("PUT", FRESH), "If-None-Match: *\r\n"),
+            (("POST", "/timers"), "Idempotency-Key: new\r\n"),
+            (("POST", &*run), ""),
+        ] {
+            let answer = self.ask(node, request, headers);
+            let reason = answer.header("Reason").unwrap_or_default();
+            let is_refused = answer.status == 503 && reason.contains("data directory");
+            assert!(is_refused, "{request:?}: {answer:?}");
+        }
+        let lines = bulk(node, &self.far, TIMERS);
+        let is_refused = |line: &Value| line["status"] == 503;
+        assert!(lines.len() == TIMERS && lines.iter().all(is_refused), "{lines:?}");
+        assert_eq!(delete_all(node), [0, ALL]);
+        assert_eq!(numbers(node), [ALL; 2]);
+    }
+
+    /// Panics unless all is as it was, and can be deleted.
+    fn nothing_was_done(&self, node: &Node) {
+        assert_eq!(numbers(node), [ALL; 2]);
+        let read = node.request("GET", NAMED.1, "");
+        assert_eq!((read.status, read.header("ETag")), (200, Some(&*self.tag)), "{read:?}");
+        assert_eq!(node.request("GET", FRESH, "").status, 404);
+        assert_eq!(self.ask(node, ("POST", "/timers"), KEY).location(), self.keyed, "it is known");
+        assert_eq!(delete_all(node), [ALL, 0]);
+    }
+}
+
+/// All forms are there after a kill. On the full disk each is refused, a job tells so, a backup and
+/// an order that cannot be kept say so, and nothing is half done.
 fn each_form() {
     let mount = Mount::tmpfs(130);
     let mut node = Node::alone();
     node.data = mount.path.join("data");
     node.start();
-    let far = body("http://127.0.0.1:9/far", 3_600_000, 1, "x", 1);
-    let ask = |node: &Node, (method, path): (&str, &str), headers: &str| {
-        request_with(node.address, method, path, headers, &far).expect("an answer")
-    };
-    let named = ("PUT", "/timers/by-name/old");
-    let tag = ask(&node, named, "").header("ETag").expect("a version").to_owned();
-    let key = "Idempotency-Key: old\r\n";
-    let keyed = ask(&node, ("POST", "/timers"), key).location().to_owned();
-    let lines = bulk(&node, &far, TIMERS);
-    assert!(lines.iter().all(|line| line["location"].is_string()), "{lines:?}");
-    let all = TIMERS as u64 + 2;
+    let forms = Forms::make(&node);
     node.kill();
     fill(&node, &mount);
     node.start();
     node.await_metric("chronos_journal_full", |full| full == 1);
-    let met = format!("If-Match: {tag}\r\n");
-    let (fresh, run) = ("/timers/by-name/new", format!("{keyed}/run-now"));
-    for (request, headers) in [
-        (named, ""),
-        (named, &*met),
-        (("PUT", fresh), "If-None-Match: *\r\n"),
-        (("POST", "/timers"), "Idempotency-Key: new\r\n"),
-        (("POST", &*run), ""),
-    ] {
-        let answer = ask(&node, request, headers);
-        let reason = answer.header("Reason").unwrap_or_default();
-        assert!(
-            answer.status == 503 && reason.contains("data directory"),
-            "{request:?}: {answer:?}"
-        );
-    }
-    let lines = bulk(&node, &far, TIMERS);
-    assert!(lines.len() == TIMERS && lines.iter().all(|line| line["status"] == 503), "{lines:?}");
-    assert_eq!(delete_all(&node), [0, all]);
-    assert_eq!(numbers(&node), [all; 2]);
+    forms.all_are_refused(&node);
     let (status, said) = node.back_up(&mount.path.join("backup"));
     assert!(!status.success() && said.contains("backup"), "{said}");
     let ruled = order(&node, ("PUT", "/destinations/127.0.0.1:9"), r#"{"paused":true}"#);
@@ -240,12 +279,38 @@ fn each_form() {
     fs::remove_file(mount.path.join("filler")).expect("it is there");
     node.await_metric("chronos_journal_full", |full| full == 0);
     node.kill();
+    node.shards = 3;
     node.start();
-    assert_eq!(numbers(&node), [all; 2]);
-    let read = node.request("GET", named.1, "");
-    assert_eq!((read.status, read.header("ETag")), (200, Some(&*tag)), "{read:?}");
-    assert_eq!(node.request("GET", fresh, "").status, 404);
-    assert_eq!(ask(&node, ("POST", "/timers"), key).location(), keyed, "it is known");
-    assert_eq!(delete_all(&node), [all, 0]);
+    forms.nothing_was_done(&node);
+    node.kill();
+}
+
+/// A disk that does not answer is met in the same way. Pops of the calendar go on, each once.
+fn on_a_stalled_disk() {
+    let mount = Mount::ext4(500);
+    let sink = Sink::start();
+    let mut node = Node::alone();
+    node.data = mount.path.join("data");
+    node.lines = "[journal]\nstall_ms = 1000\n".to_owned();
+    node.start();
+    let forms = Forms::make(&node);
+    let http = format!(r#"{{"http":{{"uri":"{}","opaque":"x"}}}}"#, sink.uri("/cron"));
+    node.create(&format!(r#"{{"timing":{{"cron":"* * * * * *"}},"callback":{http}}}"#));
+    let frozen = mount.freeze();
+    // The first write waits, and is refused when the disk has not answered for a second. A pop may
+    // have begun a write before.
+    let other = body("http://127.0.0.1:8/x", 3_600_000, 1, "x", 1);
+    assert_eq!(node.request("POST", "/timers", &other).status, 503);
+    node.await_metric("chronos_journal_stalled", |stalled| stalled == 1);
+    let before = sink.pops().len();
+    until("pops meanwhile", PATIENCE, || (sink.pops().len() > before + 2).then_some(()));
+    forms.all_are_refused(&node);
+    drop(frozen);
+    node.await_metric("chronos_journal_stalled", |stalled| stalled == 0);
+    let numbers = sink.sequences("/cron");
+    assert!(numbers.is_sorted_by(|one, next| one < next), "each once: {numbers:?}");
+    node.kill();
+    node.start();
+    forms.nothing_was_done(&node);
     node.kill();
 }

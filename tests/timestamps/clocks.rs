@@ -40,7 +40,7 @@ fn a_clock_is_set_right_again() {
     assert_eq!(server.count("clock_refusals"), 0);
 
     // A step forward that is too large. It is told as well, soon after the other.
-    set("+3600");
+    clock.set("+3600");
     until("a refusal", START, || (server.count("clock_refusals") > 0).then_some(()));
     until("a figure of it", START, || (figure(&server, "behind_ms")? > 3_500_000).then_some(()));
     assert!(checker.ahead_ms_max() < 1_000_000, "it is not followed");

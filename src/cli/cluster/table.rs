@@ -13,8 +13,8 @@ use crate::cli::terminal::{failed, print, tell};
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Shows the cluster and returns the exit code. The code is 0 if all members answer and agree, have
-/// read their journals, have met each other, and take writes. A node that answers and is no member is
-/// mentioned, and is no problem.
+/// read their journals, have met each other, and take writes. A node that answers and is no member
+/// is mentioned, and is no problem.
 ///
 /// `wait`: how long to wait for that.
 pub(crate) fn status(context: &Context, wait: Option<Duration>) -> u8 {

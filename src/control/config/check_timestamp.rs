@@ -35,7 +35,8 @@ fn check_others(config: &Config, conflicts: &mut Vec<String>) {
         conflicts.push(format!(
             "{} in a cluster ({other} is a member) with {}: members with a file each hand out the \
              same timestamps; set coordination = \"zookeeper\" on all of them, or leave \
-             [timestamp] enabled out and run one server of timestamps alone (chronos timestamp serve)",
+             [timestamp] enabled out and run one server of timestamps alone (chronos timestamp \
+             serve)",
             config.describe("timestamp", "enabled"),
             config.describe("timestamp", "coordination"),
         ));

@@ -263,13 +263,13 @@ impl Service {
                 let forgotten = self.forget((now, core), (from, caller), body);
                 return self.settle(forgotten, persistence, out);
             }
-            (TimerPath::Ping, Method::Get) if line.asks_members => {
-                let told = self.tell_members(core, caller, persistence, out);
-                let _ = self.settle(told, persistence, out);
-                return Served::Written;
-            }
             (TimerPath::Ping, Method::Get) => {
-                write_pong(out, persistence);
+                if line.asks_members {
+                    let told = self.tell_members(core, caller, persistence, out);
+                    let _ = self.settle(told, persistence, out);
+                } else {
+                    write_pong(out, persistence);
+                }
                 return Served::Written;
             }
             (TimerPath::Timestamps, Method::Post) => {
