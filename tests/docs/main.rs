@@ -1,6 +1,6 @@
 //! The documents against the program: links, names of files, configuration keys and their defaults,
 //! flags, reasons of errors, examples of timers, citations of the contract, pairs that are tried,
-//! length of lines. What a document says and the program does not is found here.
+//! promises with their tests, length of lines. What a document says and the program does not is found here.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -21,6 +21,7 @@ mod lines;
 mod messages;
 mod pairs;
 mod pictures;
+mod promises;
 
 const CHRONOS: Program = Program { name: "chronos", binary: env!("CARGO_BIN_EXE_chronos") };
 
