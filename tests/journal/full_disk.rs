@@ -304,6 +304,12 @@ fn on_a_stalled_disk() {
     let before = sink.pops().len();
     until("pops meanwhile", PATIENCE, || (sink.pops().len() > before + 2).then_some(()));
     forms.all_are_refused(&node);
+    // An order holds at once, and keeps nobody from asking how the node is.
+    let ruled = order(&node, ("PUT", "/destinations/127.0.0.1:9"), r#"{"paused":true}"#);
+    assert!(ruled.status == 500 && ruled.body.contains("the disk has not answered"), "{ruled:?}");
+    assert_eq!(order(&node, ("GET", "/healthz"), "").status, 200);
+    let shown = order(&node, ("GET", "/destinations/127.0.0.1:9"), "");
+    assert!(shown.body.contains("\"paused\": true"), "{shown:?}");
     drop(frozen);
     node.await_metric("chronos_journal_stalled", |stalled| stalled == 0);
     let numbers = sink.sequences("/cron");
