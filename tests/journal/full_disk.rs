@@ -284,17 +284,23 @@ fn each_form() {
     node.kill();
 }
 
+/// A machine that is busy makes no disk one that does not answer.
+const PATIENT: &str = "[journal]\nstall_ms = 60000\n";
+
 /// A disk that does not answer is met in the same way. Pops of the calendar go on, each once.
 fn on_a_stalled_disk() {
     let mount = Mount::ext4(900);
     let sink = Sink::start();
     let mut node = Node::alone();
     node.data = mount.path.join("data");
-    node.lines = "[journal]\nstall_ms = 1000\n".to_owned();
+    node.lines = PATIENT.to_owned();
     node.start();
     let forms = Forms::make(&node);
     let http = format!(r#"{{"http":{{"uri":"{}","opaque":"x"}}}}"#, sink.uri("/cron"));
     node.create(&format!(r#"{{"timing":{{"cron":"* * * * * *"}},"callback":{http}}}"#));
+    node.stop();
+    node.lines = PATIENT.replace("60", "1");
+    node.start();
     let frozen = mount.freeze();
     // The first write waits, and is refused when the disk has not answered for a second. A pop may
     // have begun a write before.
@@ -317,6 +323,7 @@ fn on_a_stalled_disk() {
     node.kill();
     // Other cores read what the one has written.
     node.shards = 3;
+    node.lines = PATIENT.to_owned();
     node.start();
     forms.nothing_was_done(&node);
     node.kill();
