@@ -301,10 +301,14 @@ fn on_a_stalled_disk() {
     node.stop();
     node.lines = PATIENT.replace("60", "1");
     node.start();
+    // Answered: there is a segment to write to.
+    let other = body("http://127.0.0.1:8/x", 3_600_000, 1, "x", 1);
+    until("a write", PATIENCE, || {
+        (node.request("POST", "/timers", &other).status == 200).then_some(())
+    });
     let frozen = mount.freeze();
     // The first write waits, and is refused when the disk has not answered for a second. A pop may
     // have begun a write before.
-    let other = body("http://127.0.0.1:8/x", 3_600_000, 1, "x", 1);
     assert_eq!(node.request("POST", "/timers", &other).status, 503);
     node.await_metric("chronos_journal_stalled", |stalled| stalled == 1);
     let before = sink.pops().len();
