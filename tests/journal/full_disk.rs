@@ -71,8 +71,7 @@ fn tell() -> bool {
         .collect();
     nodes[0].kill();
     fill(&nodes[0], &mount);
-    nodes[0].start();
-    nodes[0].await_metric("chronos_journal_full", |full| full == 1);
+    start_full(&mut nodes[0]);
     for (at, path) in paths.iter().enumerate() {
         let through = &nodes[1 + at / 4 % 2];
         let (method, path, text) = match kind(at) {
@@ -89,7 +88,7 @@ fn tell() -> bool {
     }
     all_hold(&nodes, &paths);
     nodes[0].kill();
-    nodes[0].start();
+    start_full(&mut nodes[0]);
     if made.elapsed() > DUE - Duration::from_secs(2) {
         return false;
     }
@@ -122,6 +121,12 @@ fn fill(node: &Node, mount: &Mount) {
     }
     // All that is left, to the last page. An error means that it is full.
     let _ = fs::write(mount.path.join("filler"), vec![1; 130 << 20]);
+}
+
+/// Starts a node whose disk is full. It is not ready for clients' writes.
+fn start_full(node: &mut Node) {
+    node.spawn();
+    node.await_metric("chronos_journal_full", |full| full == 1);
 }
 
 /// Panics unless every node answers soon with what was acknowledged, and none with anything else
@@ -269,8 +274,7 @@ fn each_form() {
     let forms = Forms::make(&node);
     node.kill();
     fill(&node, &mount);
-    node.start();
-    node.await_metric("chronos_journal_full", |full| full == 1);
+    start_full(&mut node);
     forms.all_are_refused(&node);
     let (status, said) = node.back_up(&mount.path.join("backup"));
     assert!(!status.success() && said.contains("backup"), "{said}");
