@@ -26,9 +26,12 @@ pub enum Work {
     Unknown,
 }
 
+/// The counter of a kind of work.
+type CounterOf = fn(&CoreMeters) -> &Counter;
+
 impl Work {
     /// All, with the counter of each and the words of the log.
-    pub const ALL: [(Work, &'static str, fn(&CoreMeters) -> &Counter); 5] = [
+    pub const ALL: [(Work, &'static str, CounterOf); 5] = [
         (Work::Requests, "requests", |core| &core.turns_over_budget_of_requests),
         (Work::Pops, "pops", |core| &core.turns_over_budget_of_pops),
         (Work::Arrivals, "arrivals", |core| &core.turns_over_budget_of_arrivals),

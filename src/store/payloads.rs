@@ -18,6 +18,8 @@ const FINE_CLASSES: usize = FINE_BYTES_MAX / FINE_STEP;
 /// Longest payload in a block of a chunk: at least eight blocks fill a chunk, so that less than an
 /// eighth of it stays unused.
 const BLOCK_BYTES_MAX: usize = super::blocks::CHUNK_BYTES / 8;
+/// Shortest payload in a span.
+const SPAN_BYTES_MIN: usize = BLOCK_BYTES_MAX + 1;
 /// Longest payload in a class. A longer payload has an allocation of its own.
 const CLASS_BYTES_MAX: usize = 64 * 1024;
 /// Classes per doubling above [`FINE_BYTES_MAX`], so that a payload wastes less than 1/8.
@@ -104,8 +106,8 @@ impl Payloads {
         }
         self.used_bytes += Self::cost_bytes(bytes.len());
         let place = match bytes.len() {
-            ..=BLOCK_BYTES_MAX => self.blocks.insert(class_of(bytes.len()), bytes),
-            ..=CLASS_BYTES_MAX => self.spans.insert(Self::cost_bytes(bytes.len()), bytes),
+            1..=BLOCK_BYTES_MAX => self.blocks.insert(class_of(bytes.len()), bytes),
+            SPAN_BYTES_MIN..=CLASS_BYTES_MAX => self.spans.insert(Self::cost_bytes(bytes.len()), bytes),
             _ => self.insert_large(bytes),
         };
         PayloadRef { len, place }
@@ -117,8 +119,8 @@ impl Payloads {
         let len = payload.len as usize;
         match len {
             0 => &[],
-            ..=BLOCK_BYTES_MAX => self.blocks.get(class_of(len), payload.place, len),
-            ..=CLASS_BYTES_MAX => self.spans.get(payload.place, len),
+            1..=BLOCK_BYTES_MAX => self.blocks.get(class_of(len), payload.place, len),
+            SPAN_BYTES_MIN..=CLASS_BYTES_MAX => self.spans.get(payload.place, len),
             _ => {
                 assert!(self.large_places.contains(payload.place), "a freed payload is read");
                 &self.large[payload.place as usize]
@@ -135,8 +137,8 @@ impl Payloads {
         }
         self.used_bytes -= Self::cost_bytes(len);
         match len {
-            ..=BLOCK_BYTES_MAX => self.blocks.remove(class_of(len), payload.place),
-            ..=CLASS_BYTES_MAX => self.spans.remove(Self::cost_bytes(len), payload.place),
+            1..=BLOCK_BYTES_MAX => self.blocks.remove(class_of(len), payload.place),
+            SPAN_BYTES_MIN..=CLASS_BYTES_MAX => self.spans.remove(Self::cost_bytes(len), payload.place),
             _ => self.remove_large(payload.place),
         }
     }
@@ -159,8 +161,8 @@ impl Payloads {
     pub fn grows_by_at_most(&self, len: usize, bytes: usize) -> bool {
         let growth = match len {
             0 => Some(0),
-            ..=BLOCK_BYTES_MAX => self.blocks.growth(class_of(len)),
-            ..=CLASS_BYTES_MAX => self.spans.growth(Self::cost_bytes(len)),
+            1..=BLOCK_BYTES_MAX => self.blocks.growth(class_of(len)),
+            SPAN_BYTES_MIN..=CLASS_BYTES_MAX => self.spans.growth(Self::cost_bytes(len)),
             _ => Some(len),
         };
         growth.is_some_and(|growth| growth <= bytes)

@@ -211,7 +211,9 @@ impl<'a> CronTiming<'a> {
         let (zone, expression) = value.split_at_checked(zone_bytes)?;
         let text = |bytes: &'a [u8], bytes_max: usize| {
             let is_fit = (1..=bytes_max).contains(&bytes.len());
-            let is_text = bytes.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ');
+            // Tabs may stand between the fields of an expression.
+            let is_text =
+                bytes.iter().all(|byte| byte.is_ascii_graphic() || [b' ', b'\t'].contains(byte));
             std::str::from_utf8(bytes).ok().filter(|_| is_fit && is_text)
         };
         Some(Self {
@@ -555,7 +557,7 @@ mod tests {
             retry: Some(RetryPolicy::default()),
             timeout_ms: Some(15_000),
             cron: Some(CronTiming {
-                expression: "0 0 9 * * MON-FRI",
+                expression: "0\t0 9 * * MON-FRI",
                 zone: "Europe/London",
                 due_ms: 1_800_000_000_000,
                 done: 7,

@@ -203,7 +203,7 @@ fn a_bad_line_fails_and_the_others_stand() {
         (2, "body: expected JSON, got the end of the body at byte 1"),
         (3, "body: expected JSON, got a NUL"),
         (4, "body: expected an object"),
-        (6, "body: expected a JSON object"),
+        (6, "body: expected JSON, got an error at byte 1"),
     ] {
         assert_eq!(assert_refused(&results[at], 400, names), at as u64 + 1);
     }
@@ -536,4 +536,25 @@ fn a_stream_delays_neither_requests_nor_pops() {
     }
     reader.join().expect("it reads");
     sender.join().expect("it ends");
+}
+
+/// A stream that is under way needs no file for a line, and its timers find one for their callbacks.
+#[test]
+fn a_stream_goes_on_while_files_are_short() {
+    const LINES: usize = 50;
+    let node = Node::start_with_open_files(1, "", 64);
+    let mut bulk = Bulk::begin(&node, "Transfer-Encoding: chunked\r\n");
+    bulk.send_chunk(far_document() + "\n");
+    bulk.begins();
+    location(&bulk.result().expect("the first"));
+    let flood: Vec<_> = (0..100).map(|_| node.client()).collect();
+    let sink = Sink::ok();
+    for at in 0..LINES {
+        bulk.send_chunk(document("0", None, &sink.uri(&format!("/{at}")), "x") + "\n");
+        location(&bulk.result().expect("its result"));
+    }
+    bulk.send("0\r\n\r\n");
+    assert_eq!(bulk.results().len(), 0);
+    sink.wait_for(LINES);
+    drop(flood);
 }

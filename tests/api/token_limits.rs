@@ -37,14 +37,14 @@ impl Limited {
         let tenant = new_token(&file, &[&["--name", "tenant"], limits].concat());
         let other = new_token(&file, &["--name", "other"]);
         let mut limited = Limited { folder, node: None, tenant, other };
-        limited.begin();
+        limited.begin(2);
         limited
     }
 
-    fn begin(&mut self) {
+    fn begin(&mut self, shards: u16) {
         let (file, data) = (self.file(), self.folder.path().join("data"));
         let config = format!("[auth]\ntokens_file = {file:?}\n[journal]\ndata_dir = {data:?}\n");
-        self.node = Some(Node::start(2, &config));
+        self.node = Some(Node::start(shards, &config));
     }
 
     fn node(&self) -> &Node {
@@ -152,7 +152,7 @@ fn timers_count_after_a_restart() {
     let (made, _) = limited.fill(&limited.tenant);
     limited.node().signal("TERM");
     assert!(limited.node().wait().success());
-    limited.begin();
+    limited.begin(3);
     assert_limited(&limited.ask("POST", "/timers", &limited.tenant), "all its 6 timers");
     assert_eq!(limited.ask("DELETE", &made[0], &limited.tenant).status, 200);
     let (more, _) = limited.fill(&limited.tenant);

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use kit::callbacks::{Callback, Reaction, serve};
+use kit::client::request_with;
 use kit::runner::Story;
 use serde_json::{Value, json};
 
@@ -215,6 +216,8 @@ fn an_original_keeps_it_out() {
         with(hourly(), json!({"headers": {"a": "b"}}), json!({})),
         with(hourly(), json!({}), json!({"retry": {}})),
         with(hourly(), json!({}), json!({"timeout": 5})),
+        with(json!({"cron": "0 3 * * *"}), json!({}), json!({})),
+        with(hourly(), json!({}), json!({"on-success": uri})),
         with(hourly(), json!({}), json!({})).replace("\"opaque\":\"x\"", "\"opaque-base64\":\"\""),
     ];
     let known = cluster.request(OURS, "POST", "/timers", &with(hourly(), json!({}), json!({})));
@@ -228,6 +231,12 @@ fn an_original_keeps_it_out() {
             assert!(reason.starts_with("a node of the original service is a member"), "{reason}");
         }
     }
+    // Names and keys are kept with a timer, and an original has no place for them.
+    let plain = with(hourly(), json!({}), json!({}));
+    let named = cluster.request(OURS, "PUT", "/timers/by-name/n", &plain);
+    let (address, key) = (cluster.address(OURS), "Idempotency-Key: k\r\n");
+    let keyed = request_with(address, "POST", "/timers", key, &plain).expect("an answer");
+    assert_eq!((named.status, keyed.status), (409, 409), "{named:?} {keyed:?}");
     assert_eq!(original.messages("PUT").len(), 0, "nothing of them was told");
     assert_eq!(shown(&cluster, OURS, &known)["timing"]["interval"], 3600, "it stays as it was");
     // Text is only another way to write seconds, which an original understands.

@@ -1,6 +1,6 @@
 //! The documents against the program: links, names of files, configuration keys and their defaults,
-//! flags, reasons of errors, examples of timers, citations of the contract, length of lines. What a
-//! document says and the program does not is found here.
+//! flags, reasons of errors, examples of timers, citations of the contract, pairs that are tried,
+//! promises with their tests, length of lines. What a document says and the program does not is found here.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,7 +19,9 @@ use kit::documents::{Program, commands, documents, expect_none, files_below, rea
 mod citations;
 mod lines;
 mod messages;
+mod pairs;
 mod pictures;
+mod promises;
 
 const CHRONOS: Program = Program { name: "chronos", binary: env!("CARGO_BIN_EXE_chronos") };
 

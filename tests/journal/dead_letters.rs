@@ -55,6 +55,7 @@ fn survive_a_kill() {
     let before = await_letter(&node, &timer);
     node.await_metric("chronos_dead_letters", |count| count >= 3);
     node.kill();
+    node.shards = 3;
     node.start();
     let after = await_letter(&node, &timer);
     assert_eq!(after["dead-letter"], before["dead-letter"]);

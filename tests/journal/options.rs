@@ -91,6 +91,8 @@ fn survives() {
         .collect();
     let before: Vec<_> = made.iter().map(|path| shown(&node, path)).collect();
     node.kill();
+    // Each timer comes to another core, with all that it has.
+    node.shards = 3;
     node.start();
     for (path, before) in made.iter().zip(&before).take(2) {
         let mut after = shown(&node, path);
@@ -173,6 +175,7 @@ fn calendar_goes_on() {
         // A create is answered when all before it is on the disk.
         node.create(&document(&server, "/last", json!({"interval": 3600})).to_string());
         node.kill();
+        node.shards = 1 + kills;
         let before = server.seen("/tick").len();
         std::thread::sleep(Duration::from_secs(3));
         node.start();

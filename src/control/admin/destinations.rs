@@ -26,7 +26,7 @@ pub(super) async fn put(
     Path(name): Path<String>,
     body: Bytes,
 ) -> Response {
-    match view.destinations.put(&name, &body) {
+    match view.destinations.put(&name, &body).await {
         Ok(()) => {
             view.refresh().await;
             answer(view.destinations.one(&name).await)
@@ -37,7 +37,7 @@ pub(super) async fn put(
 
 /// Takes the order for a destination back. Answers the rule that holds then.
 pub(super) async fn delete(State(view): State<NodeView>, Path(name): Path<String>) -> Response {
-    match view.destinations.delete(&name) {
+    match view.destinations.delete(&name).await {
         Ok(()) => {
             view.refresh().await;
             answer(view.destinations.now(&name).await)

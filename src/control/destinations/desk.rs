@@ -14,6 +14,7 @@ use super::book::{Book, messages, read};
 use super::document::{Known, Page};
 use super::file::OrdersFile;
 use super::hold::Hold;
+use super::keeper::{Keeper, Kept};
 use crate::base::destinations::{DestinationTable, Rule};
 use crate::control::config::settings::Config;
 use crate::node::NodeHandle;
@@ -42,7 +43,7 @@ pub(crate) type Unanswered = (StatusCode, String);
 struct State {
     book: Book,
     table: Arc<DestinationTable>,
-    file: Option<OrdersFile>,
+    keeper: Option<Keeper>,
     /// `None`: callbacks do not wait for the rules of other members.
     hold: Option<Hold>,
 }
@@ -73,9 +74,10 @@ impl DestinationDesk {
     }
 
     fn of(configured: &[(String, Rule)], data_dir: Option<&Path>) -> Self {
-        let mut state = State { file: data_dir.map(OrdersFile::of), ..State::default() };
+        let keeper = data_dir.map(|folder| Keeper::new(OrdersFile::of(folder)));
+        let mut state = State { keeper, ..State::default() };
         state.book.configure(configured.to_vec());
-        if let Some(file) = &state.file {
+        if let Some(file) = state.keeper.as_ref().map(|keeper| keeper.file().clone()) {
             match file.read() {
                 Ok(lines) => {
                     let (orders, wrong) = read(&lines);
@@ -151,10 +153,8 @@ impl DestinationDesk {
         }
         if taken > 0 {
             info!(taken, "other nodes told of orders for destinations");
-            if let Err((_, told)) = state.keep() {
-                warn!("{told}");
-            }
             self.tell(&mut state, Vec::new());
+            state.keep();
         }
     }
 
@@ -172,18 +172,24 @@ impl DestinationDesk {
     }
 
     /// Sets the rule of a destination from the body of a request.
-    pub(crate) fn put(&self, name: &str, body: &[u8]) -> Result<(), Unanswered> {
+    pub(crate) async fn put(&self, name: &str, body: &[u8]) -> Result<(), Unanswered> {
         let rule = parse_rule(&mut body.to_vec(), &mut JsonScratch::default());
         let rule = rule.map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
-        self.order(name, Some(rule))
+        self.order(name, Some(rule)).await
     }
 
     /// Takes the order for a destination back: what is configured holds.
-    pub(crate) fn delete(&self, name: &str) -> Result<(), Unanswered> {
-        self.order(name, None)
+    pub(crate) async fn delete(&self, name: &str) -> Result<(), Unanswered> {
+        self.order(name, None).await
     }
 
-    fn order(&self, name: &str, rule: Option<Rule>) -> Result<(), Unanswered> {
+    async fn order(&self, name: &str, rule: Option<Rule>) -> Result<(), Unanswered> {
+        let Some(kept) = self.take(name, rule)? else { return Ok(()) };
+        kept.wait().await.map_err(|told| (StatusCode::INTERNAL_SERVER_ERROR, told))
+    }
+
+    /// Takes an order, and tells it. Returns what to wait for until the disk has it.
+    fn take(&self, name: &str, rule: Option<Rule>) -> Result<Option<Kept>, Unanswered> {
         let name = named(name)?;
         let mut state = self.state();
         let node = self.cores.as_ref().map_or(0, |cores| cores.node);
@@ -203,9 +209,8 @@ impl DestinationDesk {
             false => info!(destination = ordered.name, is_paused, "an order for a destination"),
         }
         // What is told to others counts even if this disk does not take it.
-        let kept = state.keep();
         self.tell(&mut state, messages(std::iter::once::<&Ordered>(&ordered)));
-        kept
+        Ok(state.keep())
     }
 
     /// One destination.
@@ -284,17 +289,8 @@ impl DestinationDesk {
 }
 
 impl State {
-    fn keep(&self) -> Result<(), Unanswered> {
-        let Some(file) = &self.file else { return Ok(()) };
-        file.write(&self.book.text()).map_err(|error| {
-            let path = file.path();
-            let told = format!(
-                "the order holds, but cannot be kept in {}: {error}; after a restart it is known \
-                 only if another node has it",
-                path.display()
-            );
-            (StatusCode::INTERNAL_SERVER_ERROR, told)
-        })
+    fn keep(&self) -> Option<Kept> {
+        self.keeper.as_ref().map(|keeper| keeper.give(self.book.text()))
     }
 }
 
@@ -311,6 +307,15 @@ fn wall_ms() -> u64 {
 mod tests {
     use super::*;
 
+    fn done(order: impl Future<Output = Result<(), Unanswered>>) -> Result<(), Unanswered> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(order)
+    }
+
+    fn status(order: impl Future<Output = Result<(), Unanswered>>) -> Result<(), u16> {
+        done(order).map_err(|(status, _)| status.as_u16())
+    }
+
     #[test]
     fn orders_are_kept_and_told_apart_from_the_configuration() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -320,7 +325,6 @@ mod tests {
         };
         let desk = open();
         assert_eq!(desk.counts(), (1, 1));
-        let status = |result: Result<(), Unanswered>| result.map_err(|(status, _)| status.as_u16());
         assert_eq!(status(desk.delete("a")), Err(404), "it is configured");
         assert_eq!(status(desk.put("a b", b"{}")), Err(400));
         assert_eq!(status(desk.put("a", b"{")), Err(400));
@@ -343,7 +347,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let missing = folder.path().join("missing");
         let desk = DestinationDesk::of(&[], Some(&missing));
-        let (status, told) = desk.put("a", b"{\"paused\":true}").expect_err("no folder");
+        let (status, told) = done(desk.put("a", b"{\"paused\":true}")).expect_err("no folder");
         assert!(status == 500 && told.contains("the order holds"), "{told}");
         assert_eq!(desk.counts(), (1, 1));
     }

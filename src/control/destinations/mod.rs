@@ -5,3 +5,4 @@ pub(crate) mod desk;
 mod document;
 mod file;
 mod hold;
+mod keeper;
