@@ -107,7 +107,9 @@ impl Payloads {
         self.used_bytes += Self::cost_bytes(bytes.len());
         let place = match bytes.len() {
             1..=BLOCK_BYTES_MAX => self.blocks.insert(class_of(bytes.len()), bytes),
-            SPAN_BYTES_MIN..=CLASS_BYTES_MAX => self.spans.insert(Self::cost_bytes(bytes.len()), bytes),
+            SPAN_BYTES_MIN..=CLASS_BYTES_MAX => {
+                self.spans.insert(Self::cost_bytes(bytes.len()), bytes)
+            }
             _ => self.insert_large(bytes),
         };
         PayloadRef { len, place }
@@ -138,7 +140,9 @@ impl Payloads {
         self.used_bytes -= Self::cost_bytes(len);
         match len {
             1..=BLOCK_BYTES_MAX => self.blocks.remove(class_of(len), payload.place),
-            SPAN_BYTES_MIN..=CLASS_BYTES_MAX => self.spans.remove(Self::cost_bytes(len), payload.place),
+            SPAN_BYTES_MIN..=CLASS_BYTES_MAX => {
+                self.spans.remove(Self::cost_bytes(len), payload.place)
+            }
             _ => self.remove_large(payload.place),
         }
     }

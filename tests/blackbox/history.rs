@@ -128,7 +128,7 @@ impl Write {
         let Wish::Cron { every_s, .. } = self.wish else { return Vec::new() };
         let second = |at: Ns| (i128::from(at) + clock.wall_ns) / i128::from(SECOND);
         let (first, last) = (second(from) as u64 + 1, second(until) as u64);
-        (first..=last).filter(|moment| moment % every_s == 0).collect()
+        (first..=last).filter(|moment| moment.is_multiple_of(every_s)).collect()
     }
 }
 

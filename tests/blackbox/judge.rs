@@ -134,7 +134,7 @@ fn is_meant(history: &History, pop: &Pop, found: &mut Vec<Violation>) {
         Wish::Timer { pops, .. } if pop.sequence == 0 || pop.sequence > pops => {
             broken("as many pops as repeat-for holds", format!("{pop:?} of {pops}"));
         }
-        Wish::Cron { every_s, .. } if pop.sequence % every_s != 0 => {
+        Wish::Cron { every_s, .. } if !pop.sequence.is_multiple_of(every_s) => {
             broken("pops of the calendar are those of its plan", format!("{pop:?} of {every_s}"));
         }
         _ => {}

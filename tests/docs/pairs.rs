@@ -131,8 +131,11 @@ pub fn is_test(text: &str, name: &str) -> bool {
         || text.contains(&format!("(\"{name}\","))
 }
 
+/// A condition, and for each row its features and its cell.
+type Section<'a> = (&'a str, Vec<(Vec<&'a str>, &'a str)>);
+
 /// The rows of each section: features, and what tries them.
-fn sections(page: &str) -> Vec<(&str, Vec<(Vec<&str>, &str)>)> {
+fn sections(page: &str) -> Vec<Section<'_>> {
     page.split("\n## ")
         .skip(1)
         .map(|part| {
