@@ -48,6 +48,9 @@ pub(super) async fn delete(
 
 /// Shows the timer of a name.
 pub(super) async fn show_named(State(view): State<NodeView>, uri: Uri) -> Response {
+    if let TimerPath::NamedAction(_) = parse_path(uri.path()) {
+        return other(uri).await;
+    }
     by_name(&view, uri.path(), TimerUse::Read).await
 }
 
@@ -57,6 +60,9 @@ pub(super) async fn delete_named(
     headers: HeaderMap,
     uri: Uri,
 ) -> Response {
+    if let TimerPath::NamedAction(_) = parse_path(uri.path()) {
+        return other(uri).await;
+    }
     if has_condition(&headers) {
         return (StatusCode::BAD_REQUEST, CONDITION).into_response();
     }

@@ -223,18 +223,19 @@ impl Service {
         out: &mut Vec<u8>,
     ) -> Served {
         let persistence = line.persistence;
-        if caller.is_node && !line.is_for_nodes() {
-            return self.settle(Err((403, NODES_ONLY.into())), persistence, out);
-        }
         let request = match (line.path, line.method) {
+            _ if caller.is_node && !line.is_for_nodes() => {
+                return self.settle(Err((403, NODES_ONLY.into())), persistence, out);
+            }
             (TimerPath::Collection, Method::Post)
             | (TimerPath::Timer(_) | TimerPath::Named, Method::Put) => {
                 return self.store((now, core), (from, caller), line, body, out);
             }
             // What was deleted is remembered for a while, and has room like a timer.
             (TimerPath::Timer(_) | TimerPath::Named, Method::Delete)
-                if let Some(quota) = caller.quota
-                    && self.is_beyond_rate(now, quota, persistence, out) =>
+                if caller
+                    .quota
+                    .is_some_and(|it| self.is_beyond_rate(now, it, persistence, out)) =>
             {
                 return Served::Written;
             }
@@ -260,15 +261,7 @@ impl Service {
                 let forgotten = self.forget((now, core), (from, caller), body);
                 return self.settle(forgotten, persistence, out);
             }
-            (TimerPath::Ping, Method::Get) => {
-                if line.asks_members {
-                    let told = self.tell_members(core, caller, persistence, out);
-                    let _ = self.settle(told, persistence, out);
-                } else {
-                    write_pong(out, persistence);
-                }
-                return Served::Written;
-            }
+            (TimerPath::Ping, Method::Get) => return self.ping(core, caller, line, out),
             (TimerPath::Timestamps, Method::Post) => {
                 let asked = self.ask_timestamps(from, line.count);
                 return self.settle(asked, persistence, out);
@@ -284,6 +277,23 @@ impl Service {
         };
         core.request(now, from, request);
         Served::Later
+    }
+
+    /// Says that this core takes requests, or tells another site of the members.
+    fn ping(
+        &mut self,
+        core: &mut Core,
+        caller: Caller<'_>,
+        line: &RequestLine,
+        out: &mut Vec<u8>,
+    ) -> Served {
+        if line.asks_members {
+            let told = self.tell_members(core, caller, line.persistence, out);
+            let _ = self.settle(told, line.persistence, out);
+        } else {
+            write_pong(out, line.persistence);
+        }
+        Served::Written
     }
 
     /// Writes the answer to the request just served, if the shard has answered it already.
