@@ -260,6 +260,15 @@ fn create(
     all
 }
 
+/// Tells clients to stop when it is dropped.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 fn a_running_cluster_is_moved_to_tls() {
     let mut cluster = Cluster::new();
     let pki = Pki::new(&cluster, "pki");
@@ -277,6 +286,8 @@ fn a_running_cluster_is_moved_to_tls() {
         let (more, is_over, count) = (&more, &is_over, &count);
         let create = move |client| create(&addresses, more, order, client, (is_over, count));
         let clients: Vec<_> = (0..2).map(|client| scope.spawn(move || create(client))).collect();
+        // Whatever ends the story ends the clients.
+        let _ends = Ends(is_over);
         for mode in ["accept-both", "required"] {
             for place in THREE {
                 let lines = pki.lines(&cluster, place, mode);
