@@ -3,6 +3,8 @@
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use kit::until::{PATIENCE, until};
 
@@ -15,6 +17,11 @@ use super::wire::{Ask, connect};
 const PATIENT: &str = "suspect_after_ms = 60000\ndead_after_ms = 120000\n";
 /// Answers of all nodes that a core puts together at a time.
 const ANSWERS_MAX: usize = 16;
+/// How long a comparison that waits for a member is looked for before another begins, and how long
+/// the member has to connect before that.
+const SHOWN_WITHIN: Duration = Duration::from_secs(3);
+/// Pause between two looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Two addresses at which nodes of a cluster may listen.
 fn addresses() -> [String; 2] {
@@ -86,6 +93,30 @@ fn hold(to: SocketAddr, ask: &Ask) -> Vec<TcpStream> {
     (0..ANSWERS_MAX).map(begin).collect()
 }
 
+/// Stops a member so that the node waits for it with a comparison of their timers. A comparison
+/// ends at once while the node is not connected, as after a stall of the machine: then it begins
+/// again.
+fn stop_while_it_is_asked(contract: &Contract, node: &Node, other: &Node) {
+    let has_work = || {
+        let told = contract.expect(node.admin, &contract.example("overview", &[]), 200).json();
+        told["work"].as_array().is_some_and(|works| !works.is_empty())
+    };
+    until("work that goes on", PATIENCE, || {
+        other.signal("STOP");
+        contract.expect(node.admin, &contract.example("resync", &[]), 200);
+        let until = Instant::now() + SHOWN_WITHIN;
+        while Instant::now() < until {
+            if has_work() {
+                return Some(());
+            }
+            thread::sleep(LOOK_AGAIN);
+        }
+        other.signal("CONT");
+        thread::sleep(SHOWN_WITHIN);
+        None
+    });
+}
+
 /// While a member says nothing, answers that need all members take long, and places run out.
 pub fn a_member_that_hangs(contract: &Contract) {
     let all = addresses();
@@ -103,12 +134,7 @@ pub fn a_member_that_hangs(contract: &Contract) {
     }
     let document = &super::public::documents()[0];
     (0..100).for_each(|_| drop(super::admin::create(&node, document)));
-    other.signal("STOP");
-    contract.expect(to, &contract.example("resync", &[]), 200);
-    until("work that goes on", PATIENCE, || {
-        let told = contract.expect(to, &contract.example("overview", &[]), 200).json();
-        told["work"].as_array().is_some_and(|works| !works.is_empty()).then_some(())
-    });
+    stop_while_it_is_asked(contract, &node, &other);
     let problem = "Accept: application/problem+json";
     let places = [
         ("countTimers", ["countTimers", "listJobs", "getJob", "stopJob"].as_slice()),
