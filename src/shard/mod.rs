@@ -284,7 +284,10 @@ impl Shard {
         if away_ms <= least_ms || self.peers.is_alone() || !self.turns.note_absence() {
             return;
         }
-        self.questions.was_away(self.turns.at, away_ms >= limits.dead_after_ms);
+        match away_ms >= limits.dead_after_ms {
+            true => self.missed_much(self.turns.at),
+            false => self.questions.was_away(self.turns.at, None),
+        }
         if away_ms > limits.suspect_after_ms {
             self.turns.held_until = self.turns.at + HOLD_MS;
             if !is_planted(Bug::WokenCorePopsUnheard) {

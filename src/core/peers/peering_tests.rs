@@ -28,6 +28,8 @@ struct Network {
     connections: Vec<Connection>,
     /// Pairs of nodes between which nothing travels.
     cuts: Vec<(usize, usize)>,
+    /// Nodes that get no time. Their machines take dials.
+    frozen: Vec<usize>,
     /// Counts accepted connections, so that the cores of a node accept by turns.
     accepting: usize,
     replies: Vec<Reply>,
@@ -69,6 +71,7 @@ impl Network {
             incarnations: vec![0; shards.len()],
             connections: Vec::new(),
             cuts: Vec::new(),
+            frozen: Vec::new(),
             accepting: 0,
             replies: Vec::new(),
             ahead_ms: vec![0; shards.len()],
@@ -161,6 +164,9 @@ impl Network {
 
     fn turn(&mut self) {
         for node in 0..self.nodes.len() {
+            if self.frozen.contains(&node) {
+                continue;
+            }
             let now = self.now_of(node);
             let count = self.nodes[node].as_ref().map_or(0, Vec::len);
             for at in 0..count {
@@ -215,7 +221,8 @@ impl Network {
         let Some(at) = self.connections.iter().position(is_meant) else { return };
         let Connection { dialler, acceptor, .. } = self.connections.swap_remove(at);
         let now = self.now();
-        if self.is_cut(dialler.0, acceptor.0) {
+        let told = if by_dialler { acceptor.0 } else { dialler.0 };
+        if self.is_cut(dialler.0, acceptor.0) || self.frozen.contains(&told) {
             return;
         }
         if by_dialler {
@@ -235,6 +242,10 @@ impl Network {
         };
         if self.is_cut(node, other) {
             // No node answers, and the core gives up by itself.
+            return;
+        }
+        self.core(node, core).peer_taken(peer);
+        if self.frozen.contains(&other) {
             return;
         }
         self.accepting += 1;
@@ -261,7 +272,8 @@ impl Network {
     fn deliver(&mut self) {
         for at in 0..self.connections.len() {
             let (dialler, acceptor) = (self.connections[at].dialler, self.connections[at].acceptor);
-            if self.is_cut(dialler.0, acceptor.0) {
+            let is_frozen = |node| self.frozen.contains(&node);
+            if self.is_cut(dialler.0, acceptor.0) || is_frozen(dialler.0) || is_frozen(acceptor.0) {
                 // The bytes stay and go later, as with TCP.
                 continue;
             }
@@ -282,11 +294,22 @@ impl Network {
 
     /// A client's POST. The reply comes into `replies`.
     fn create(&mut self, node: usize, core: usize, factor: u8, opaque: &[u8]) {
+        self.create_after(1_000_000, (node, core), factor, opaque);
+    }
+
+    /// A client's POST of a timer that pops once, after so many milliseconds.
+    fn create_after(
+        &mut self,
+        interval_ms: u64,
+        (node, core): (usize, usize),
+        factor: u8,
+        opaque: &[u8],
+    ) {
         let mut content = Vec::new();
         encode_content("/", &[], opaque, &mut content);
         let definition = Definition {
-            interval_ms: 1_000_000,
-            repeat_for_ms: 1_000_000,
+            interval_ms,
+            repeat_for_ms: interval_ms,
             factor: Some(factor),
             authority: "127.0.0.1:1",
             content: &content,
@@ -746,6 +769,37 @@ fn a_core_that_serves_long_after_it_was_made_takes_nobody_for_dead() {
     assert_eq!(network.believed(0), [0, 1, 0], "suspected until it is heard");
     network.run(ClusterLimits::default().dead_after_ms);
     assert_eq!(network.believed(0), [0, 0, 1]);
+}
+
+/// Both nodes of some timers got no time. One goes on, the other one has gone, is cut off, or gets
+/// no time still: then it may have popped just before, so that it is waited for.
+#[test]
+fn a_machine_that_takes_dials_is_not_taken_for_a_node_that_has_gone() {
+    let limits = ClusterLimits::default();
+    for (what, least_ms) in [("gone", 0), ("cut off", 0), ("silent", limits.dead_after_ms + 5_000)]
+    {
+        let mut network = Network::new(&[1, 1]);
+        network.run(100);
+        (0..20).for_each(|_| network.create_after(5_000, (0, 0), 2, b""));
+        network.run(100);
+        assert_eq!(network.done(), 20);
+        network.frozen = vec![0, 1];
+        network.run(10_000);
+        network.frozen = vec![1];
+        match what {
+            "gone" => network.kill(1),
+            "cut off" => network.cuts.push((0, 1)),
+            _ => {}
+        }
+        let (began_ms, most_ms) = (network.now_ms, least_ms.max(limits.dead_after_ms) + 1_500);
+        while network.core(0, 0).shard().in_flight() < 20 {
+            network.run(1);
+            let passed_ms = network.now_ms - began_ms;
+            let has_begun = network.core(0, 0).shard().in_flight() > 0;
+            assert!(!has_begun || passed_ms >= least_ms, "{what}: {passed_ms}");
+            assert!(passed_ms < most_ms, "{what}");
+        }
+    }
 }
 
 #[test]

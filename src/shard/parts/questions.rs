@@ -123,6 +123,8 @@ pub struct Questions {
     pub started_at: Tick,
     /// Until when this core asks about everything that comes due.
     pub fresh_until: Tick,
+    /// Until when this core waits for peers of which it knows no more than that they are silent.
+    pub patient_until: Tick,
     /// Counts long absences. An answer to a question from before an absence says nothing.
     pub life: u8,
     /// The tick of the last portion.
@@ -162,12 +164,17 @@ impl Questions {
         self.walk.is_none() && self.open.is_empty()
     }
 
-    /// Notes that this core got no time. After a `long` absence no answer from before counts.
-    pub fn was_away(&mut self, tick: Tick, is_long: bool) {
+    /// Whether silence is no proof yet that a peer is dead.
+    pub fn is_patient(&self, tick: Tick) -> bool {
+        tick < self.patient_until
+    }
+
+    /// Notes that this core got no time. After a long absence no answer from before counts, and the
+    /// core is patient until then.
+    pub fn was_away(&mut self, tick: Tick, patient_until: Option<Tick>) {
         self.walk = Some(Slot(0));
-        if !is_long {
-            return;
-        }
+        let Some(patient_until) = patient_until else { return };
+        self.patient_until = patient_until;
         self.life = self.life.wrapping_add(1);
         self.open.retain(|_, question| question.is_due);
         for question in self.open.values_mut() {
