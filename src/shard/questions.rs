@@ -107,17 +107,20 @@ impl Shard {
             self.questions.open.remove(&record.id.0);
             return false;
         }
-        let is_anothers = !is_unheard && question.pause_ms > 0 && self.may_take_long(&record);
-        if is_anothers {
-            self.questions.open.remove(&record.id.0);
-        } else if known.is_some() || self.questions.open.len() < DUE_MAX {
-            self.ask(tick, slot, &mut question, outbox);
-            self.questions.open.insert(record.id.0, question);
-        }
+        let is_anothers = question.pause_ms > 0 && self.may_take_long(&record);
         let again = match is_anothers {
             true => self.look_again_at(tick, &record),
             false => tick + ASK_AGAIN_MS,
         };
+        if is_anothers && !is_unheard {
+            self.questions.open.remove(&record.id.0);
+        } else if known.is_some() || self.questions.open.len() < DUE_MAX {
+            if is_anothers {
+                question.rest_until(again);
+            }
+            self.ask(tick, slot, &mut question, outbox);
+            self.questions.open.insert(record.id.0, question);
+        }
         self.wait_until(slot, &record, again);
         true
     }
