@@ -156,7 +156,8 @@ mod tests {
         for (boot, wall_ms, least_ms) in
             [(1, hour - 1, hour), (1, hour, 0), (1, 9 * hour, 0), (2, 1_000, hour)]
         {
-            let clocks = Clocks::new(boot, now(5_000, wall_ms), [stamp(1, 1_000, 3 * hour), newest]);
+            let clocks =
+                Clocks::new(boot, now(5_000, wall_ms), [stamp(1, 1_000, 3 * hour), newest]);
             assert_eq!(clocks.least_wall(), WallMs(least_ms), "{boot} {wall_ms}");
         }
         assert_eq!(Clocks::new(1, now(5_000, hour), []).least_wall(), WallMs(0));
@@ -165,9 +166,8 @@ mod tests {
     #[test]
     fn within_a_boot_the_newest_page_tells_how_far_the_wall_clock_was_ahead() {
         let stamps = [stamp(1, 1_000, 50_000), stamp(1, 2_000, 9_000), stamp(3, 500, 70_000)];
-        let ahead_ms = |boot, mono_ms| {
-            Clocks::new(boot, now(mono_ms, 3_600_000), stamps).ahead_ms()
-        };
+        let ahead_ms =
+            |boot, mono_ms| Clocks::new(boot, now(mono_ms, 3_600_000), stamps).ahead_ms();
         assert_eq!(ahead_ms(1, 3_000), Some(7_000));
         assert_eq!(ahead_ms(1, 1_999), None, "it went backwards: another boot");
         assert_eq!(ahead_ms(2, 3_000), None);

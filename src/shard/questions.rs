@@ -65,7 +65,7 @@ impl Shard {
 
     /// The peers that will not tell what this core missed.
     fn dead_for_certain(&self, tick: Tick) -> PeerSet {
-        match self.questions.is_patient(tick) {
+        match self.questions.is_patient(tick) && !is_planted(Bug::SilenceAtStartIsDeath) {
             true => self.peers.dead().minus(self.peers.listening()),
             false => self.peers.dead(),
         }
@@ -153,10 +153,18 @@ impl Shard {
         let view = &self.peers.view;
         let frames = |peers: PeerSet| peers.minus(self.peers.http()).without(self.peers.own());
         if is_unheard || self.questions.is_fresh(tick) {
-            let others = self.peers.not_dead().without(self.peers.own());
-            let stood_in = view.place(record.id, placement.factor, others);
-            let holders = view.peers_of(&placement.replicas).union(view.peers_of(&stood_in));
-            return frames(holders).minus(self.dead_for_certain(tick));
+            let gone = self.dead_for_certain(tick);
+            let stood_in = |others: PeerSet| {
+                let others = others.without(self.peers.own());
+                view.peers_of(&view.place(record.id, placement.factor, others))
+            };
+            let stood_in = match gone == self.peers.dead() {
+                true => stood_in(self.peers.not_dead()),
+                false => {
+                    stood_in(self.peers.not_dead()).union(stood_in(view.new_nodes().minus(gone)))
+                }
+            };
+            return frames(view.peers_of(&placement.replicas).union(stood_in)).minus(gone);
         }
         let since_due_ms = tick - self.records.due(record);
         let promotion = self.config.cluster.promotion;

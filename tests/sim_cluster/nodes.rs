@@ -151,6 +151,9 @@ impl World {
         let cores = (0..).zip(ports).map(make).collect();
         self.nodes[node].cores = cores;
         self.read_disk(node)?;
+        if let Some(processes) = &mut self.model.processes {
+            processes.start(node, life, self.now_ns);
+        }
         self.model.disturbances.up(node, self.now_ns);
         self.trace.add(self.now_ns, "boot", [node as u64, life, 0, 0]);
         for core in 0..shards {
@@ -170,6 +173,7 @@ impl World {
         killed.power = if how == Death::Power { Power::Off } else { Power::Gone };
         killed.cores.clear();
         killed.doom = None;
+        self.model.processes.iter_mut().for_each(|processes| processes.end(node));
         self.leave_disk(node, how);
         if self.members.is_member(node) {
             self.model.disturbances.down(node, self.now_ns);
