@@ -185,6 +185,7 @@ impl Peering {
                 self.actions.push(PeerAction::Close(peer));
             }
             let dialect = former.voice.dialect();
+            behind.shard.note_listening(peer, false);
             former.voice.clear(|purpose| behind.tell(Event::PeerUnheard { peer, purpose }));
             behind.tell(Event::Peer { peer, liveness: Liveness::Dead, dialect, has_gaps: false });
         }
