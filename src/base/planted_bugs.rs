@@ -216,6 +216,9 @@ pub enum Bug {
     FreedPlaceWakesNobody = 131,
     /// A node whose disk takes nothing goes on with what a client's write has changed.
     FullDiskDisobeys = 170,
+    /// A node that has just started takes a process that says nothing for dead as soon as any other
+    /// node does.
+    SilenceAtStartIsDeath = 171,
 }
 
 impl Bug {
@@ -322,12 +325,13 @@ impl Bug {
     ];
 
     /// The bugs that few seeds find. The simulator of a cluster is given a seed for each.
-    pub const RARE: [Bug; 5] = [
+    pub const RARE: [Bug; 6] = [
         Bug::SilentRankDelaysEachPop,
         Bug::StandInOfSuspectStays,
         Bug::NewHolderTellsNoFormerOnes,
         Bug::PopsBeforeActionUntold,
         Bug::LetterCountsPopsOfTimer,
+        Bug::SilenceAtStartIsDeath,
     ];
 
     /// The bugs of the timestamp service. The simulator of that service must find each.

@@ -13,6 +13,9 @@
 //!
 //! Whenever the distance has changed, or a doubt is over, the moments of all calendars are planned
 //! anew.
+//!
+//! A process that starts with a journal of the same boot of the machine begins with the distance
+//! that the newest page tells. Any other believes the wall clock.
 
 use super::wall_clocks::{Stand, stand};
 use crate::base::planted::{Bug, is_planted};
@@ -65,6 +68,14 @@ impl CalendarClock {
             skew_max_ms,
             looked_at: now.mono.tick_floor(),
         }
+    }
+
+    /// Goes on from the distance that a former process knew: whether it was right to set the wall
+    /// clock meanwhile is in doubt as if it had been set just now. Returns whether calendars are to
+    /// be planned anew.
+    pub fn go_on(&mut self, now: Now, held_ms: i64) -> bool {
+        (self.held_ms, self.planned_ms) = (held_ms, held_ms);
+        self.look(now)
     }
 
     /// The wall time that counts.

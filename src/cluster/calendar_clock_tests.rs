@@ -93,6 +93,31 @@ fn alone_a_clock_that_stays_where_it_was_set_is_followed() {
 }
 
 #[test]
+fn a_clock_that_was_set_while_no_process_ran_is_doubted_like_any_other() {
+    for step_ms in [HOUR_MS, -HOUR_MS, 400 * 24 * HOUR_MS] {
+        for others_ms in [&[][..], &[3, -20], &[step_ms, step_ms + 50]] {
+            let mut node = Node::starting(step_ms, others_ms);
+            let started = now(node.mono_ms, step_ms);
+            assert!(!node.clock.go_on(started, RIGHT_MS));
+            assert_eq!((node.wrong(), node.clock.is_in_doubt()), (0, true));
+            let follows_others = others_ms.contains(&step_ms);
+            assert_eq!(node.pass(1_000), if follows_others { step_ms } else { 0 });
+            node.pass(28_000);
+            let is_alone = others_ms.is_empty();
+            assert_eq!(node.pass(3_000), if follows_others || is_alone { step_ms } else { 0 });
+            node.step_to(0);
+            node.others_ms = vec![0; others_ms.len()];
+            assert_eq!(node.pass(31_000), 0);
+            assert!(!node.clock.is_in_doubt());
+        }
+    }
+    let mut node = Node::starting(700, &[]);
+    let started = now(node.mono_ms, 700);
+    assert!(!node.clock.go_on(started, RIGHT_MS));
+    assert_eq!((node.wrong(), node.clock.is_in_doubt()), (700, false), "clocks differ a little");
+}
+
+#[test]
 fn a_clock_that_goes_on_stepping_is_followed_when_it_stands() {
     let mut node = Node::among(&[]);
     for step in 1..=8 {

@@ -530,6 +530,12 @@ impl Core {
         self.parts(now).3.tell(Event::Resynchronise);
     }
 
+    /// Tells that the peer's machine took the connection that is dialled. Nothing is known yet of
+    /// the process that listens there.
+    pub fn peer_taken(&mut self, peer: PeerIndex) {
+        self.peering.taken(&mut self.shard, peer);
+    }
+
     /// Tells that a dialled connection is upgraded, or that the peer answered as an original node
     /// does.
     pub fn peer_connected(&mut self, now: Now, peer: PeerIndex, connected: &Connected) {

@@ -6,6 +6,10 @@
 //!
 //! A wall clock that shows less than the newest page is not believed: the page was written before.
 //! The wall time of that page counts as the present.
+//!
+//! Nor is a wall clock that shows another distance from the monotonic clock than the newest page of
+//! this boot: somebody has set it meanwhile, rightly or not. The clock of calendars goes on from
+//! that distance (`cluster::calendar_clock`).
 
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, TICK_NS, Tick, WallMs};
@@ -48,12 +52,28 @@ impl Clocks {
         self.behind_ms
     }
 
+    /// The least that the wall clock is to show from now on. 0: it is not behind the newest page.
+    pub fn least_wall(&self) -> WallMs {
+        if self.behind_ms > 0 { self.present.wall } else { WallMs(0) }
+    }
+
+    /// How far the wall clock was ahead of the monotonic one when the newest page was written, in
+    /// ms. `None`: the machine has booted since.
+    pub fn ahead_ms(&self) -> Option<i64> {
+        let mut pairs = self.boots.iter().filter(|pair| self.is_present(pair));
+        pairs.next().map(|pair| pair.wall.0.wrapping_sub(pair.mono.tick_floor().0) as i64)
+    }
+
+    /// Whether a pair of clocks is of the present boot.
+    fn is_present(&self, pair: &Stamp) -> bool {
+        pair.boot == self.present.boot && pair.boot != 0 && pair.mono <= self.present.mono
+    }
+
     /// A moment of the clock of `boot` on the present clock, never before the true one. `None`: no
     /// page of that boot is known.
     pub fn translate(&self, boot: u64, at: Tick) -> Option<Tick> {
         let pair = self.boots.iter().find(|known| known.boot == boot)?;
-        let is_present = boot == self.present.boot && boot != 0 && pair.mono <= self.present.mono;
-        if is_present || is_planted(Bug::JournalKeepsOldBoot) {
+        if self.is_present(pair) || is_planted(Bug::JournalKeepsOldBoot) {
             return Some(at);
         }
         // How long before the present the moment was, by the wall clock.
@@ -127,6 +147,32 @@ mod tests {
         let clocks = Clocks::new(2, now(500, hour + 2_000), stamps);
         assert_eq!(clocks.behind_ms(), 0);
         assert_eq!(clocks.translate(1, Tick(11_000)), Some(Tick(500 + 8_000 + 1)));
+    }
+
+    #[test]
+    fn only_a_wall_clock_that_is_behind_is_held_up() {
+        let hour = 3_600_000;
+        let newest = stamp(1, 2_000, hour);
+        for (boot, wall_ms, least_ms) in
+            [(1, hour - 1, hour), (1, hour, 0), (1, 9 * hour, 0), (2, 1_000, hour)]
+        {
+            let clocks =
+                Clocks::new(boot, now(5_000, wall_ms), [stamp(1, 1_000, 3 * hour), newest]);
+            assert_eq!(clocks.least_wall(), WallMs(least_ms), "{boot} {wall_ms}");
+        }
+        assert_eq!(Clocks::new(1, now(5_000, hour), []).least_wall(), WallMs(0));
+    }
+
+    #[test]
+    fn within_a_boot_the_newest_page_tells_how_far_the_wall_clock_was_ahead() {
+        let stamps = [stamp(1, 1_000, 50_000), stamp(1, 2_000, 9_000), stamp(3, 500, 70_000)];
+        let ahead_ms =
+            |boot, mono_ms| Clocks::new(boot, now(mono_ms, 3_600_000), stamps).ahead_ms();
+        assert_eq!(ahead_ms(1, 3_000), Some(7_000));
+        assert_eq!(ahead_ms(1, 1_999), None, "it went backwards: another boot");
+        assert_eq!(ahead_ms(2, 3_000), None);
+        let unknown = Clocks::new(0, now(3_000, 60_000), [stamp(0, 1_000, 50_000)]);
+        assert_eq!(unknown.ahead_ms(), None, "nobody can say that it is the same boot");
     }
 
     #[test]

@@ -134,6 +134,14 @@ impl Shard {
         self.records.hold(&self.peers, tick, (&outline, Some(slot)), authority, content)
     }
 
+    /// Begins with the time by which the last process went, on the same boot of the machine: the
+    /// wall clock was `ahead_ms` ahead of the monotonic one. Call it after [`Shard::end_restore`].
+    pub fn go_on_with_calendars(&mut self, now: Now, ahead_ms: i64) {
+        if self.calendars.clock.go_on(now, ahead_ms) {
+            self.calendars.walk = Some(Slot(0));
+        }
+    }
+
     /// Looks whether somebody has set the wall clock.
     #[inline]
     pub(super) fn look_at_clock(&mut self, now: Now) {

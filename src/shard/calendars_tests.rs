@@ -70,6 +70,33 @@ fn pops_come_at_the_moments_of_the_expression_and_never_early() {
     assert!(pops(&mut cluster, 70_000).is_empty());
 }
 
+/// The process was down meanwhile, and the machine has not booted.
+#[test]
+fn a_wall_clock_that_was_set_while_no_process_ran_makes_no_pop_of_moments_that_never_were() {
+    for hours in [1, 400 * 24] {
+        let mut cluster = Cluster::new(1, true);
+        cluster.nodes[0].ahead_ms = hours * 3_600_000;
+        cluster.start(0);
+        let (right, started) = (cluster.now(), cluster.now_of(0));
+        let ahead_ms = (right.wall.0 - right.mono.tick_floor().0) as i64;
+        cluster.shard(0).go_on_with_calendars(started, ahead_ms);
+        let moment_ms = cluster.shard(0).calendar_wall(started).0.next_multiple_of(10_000);
+        let cron = Some(CronTiming { due_ms: moment_ms, ..EACH_TEN_SECONDS });
+        let attributes = Attributes { cron, ..Attributes::default() };
+        let first_ms = moment_ms - right.wall.0;
+        cluster.create_ms(0, first_ms, 1, &attributes);
+        let mut begun_ms = Vec::new();
+        while cluster.passed_ms() < 29_000 {
+            cluster.pass_to(cluster.passed_ms() + 1);
+            begun_ms.resize(cluster.pops.len(), cluster.passed_ms());
+        }
+        let wanted = (0..).map(|pop| first_ms + pop * 10_000).take_while(|ms| *ms < 29_000);
+        let is_near = |(begun, due): (&u64, u64)| *begun >= due && *begun <= due + 2;
+        assert_eq!(begun_ms.len(), wanted.clone().count(), "{begun_ms:?}");
+        assert!(begun_ms.iter().zip(wanted).all(is_near), "{begun_ms:?} {first_ms}");
+    }
+}
+
 #[test]
 fn the_last_moment_ends_the_timer() {
     let mut cluster = Cluster::new(1, true);

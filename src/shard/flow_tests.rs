@@ -475,25 +475,53 @@ fn a_rank_that_is_only_suspected_keeps_the_pops_that_wait_for_a_rule() {
     }
 }
 
+/// A node gets no time, or is killed and is back with what it held. Its pops wait at the other node
+/// meanwhile, for longer than a node that is silent is waited for.
 #[test]
 fn ranks_that_lost_sight_of_each_other_do_not_both_make_what_waits_for_a_rule() {
-    for frozen in 0..2 {
-        let few_at_once = Rule { max_in_flight: Some(4), ..NONE };
-        let mut cluster = Cluster::new(2, true);
-        (0..2).for_each(|node| set(&mut cluster, node, Some(few_at_once)));
-        for timer in 0..60 {
-            cluster.create(timer % 2, (1, 1), 2);
-        }
-        cluster.all_hang = true;
-        cluster.run_until(2);
-        cluster.freeze(frozen);
-        let begun = begun_at_a_slow_server(&mut cluster, 60, |cluster, ms| {
-            if ms == 7_000 {
-                cluster.thaw(frozen);
-                cluster.believe(1 - frozen, frozen, Liveness::Alive);
+    let few_at_once = Rule { max_in_flight: Some(4), ..NONE };
+    let cases = [(60, 7_000), (240, 4_000), (240, 20_000)];
+    for ((timers, back_ms), dies, node) in
+        cases.into_iter().flat_map(|case| [(case, false, 0), (case, false, 1), (case, true, 0)])
+    {
+        for first in [few_at_once, PAUSED] {
+            let case = (timers, back_ms, dies, node, first.is_paused);
+            let mut cluster = Cluster::new(2, true);
+            (0..2).for_each(|node| set(&mut cluster, node, Some(first)));
+            for timer in 0..timers {
+                cluster.create(timer % 2, (1, 1), 2);
             }
-        });
-        // Those that ran as the node froze are repeated.
-        assert!(begun.len() <= 60 + 4, "{frozen}: {}", begun.len());
+            cluster.all_hang = true;
+            cluster.run_until(2);
+            let held = cluster.held(node);
+            match dies {
+                true => cluster.kill(node),
+                false => cluster.freeze(node),
+            }
+            let begun = begun_at_a_slow_server(&mut cluster, 120, |cluster, ms| {
+                if ms == back_ms {
+                    come_back(cluster, node, (dies, &held), first);
+                }
+                if ms == 40_000 && first.is_paused {
+                    let waiting = |node| cluster.shard(node).counters().waiting;
+                    let waiting: u64 = [0, 1].into_iter().map(waiting).sum();
+                    assert_eq!(waiting, timers as u64, "{case:?}: each waits at one node");
+                    (0..2).for_each(|node| set(cluster, node, Some(few_at_once)));
+                }
+            });
+            // Those that ran as the node went are repeated.
+            assert!((timers..=timers + 4).contains(&begun.len()), "{case:?}: {}", begun.len());
+        }
+    }
+}
+
+fn come_back(cluster: &mut Cluster, node: usize, (has_died, held): (bool, &[Vec<u8>]), rule: Rule) {
+    if has_died {
+        cluster.return_with(node, held);
+        set(cluster, node, Some(rule));
+        cluster.meet(node);
+    } else {
+        cluster.thaw(node);
+        cluster.believe(1 - node, node, Liveness::Alive);
     }
 }

@@ -7,9 +7,10 @@ use super::effects::{
     Answer, CallbackOutcome, Dialect, Event, Outbox, PeerTicket, Purpose, Request, Requester,
     Target, Ticket,
 };
+use super::journal::CatchUp;
 use super::parts::questions::Questions;
 use super::{Shard, ShardConfig, Stock};
-use crate::base::ids::{NodeInstance, PeerIndex, ShardCount, ShardIndex, TimerId};
+use crate::base::ids::{NodeInstance, PeerIndex, ShardCount, ShardIndex, Slot, TimerId};
 use crate::base::limits::{CallbackLimits, ClusterLimits};
 use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
 use crate::cluster::detector::Liveness;
@@ -17,7 +18,7 @@ use crate::cluster::view::{Membership, View};
 use crate::store::wheel::Geometry;
 use crate::timer::definition::{Definition, encode_content, encode_with_attributes};
 use crate::wire::attributes::Attributes;
-use crate::wire::peer_message::{decode_message, decode_result};
+use crate::wire::peer_message::{PeerMessage, decode_message, decode_result};
 use crate::wire::timer_json::Tag;
 
 /// When a test begins.
@@ -257,6 +258,31 @@ impl Cluster {
     pub fn return_empty(&mut self, node: usize) {
         self.start(node);
         self.meet(node);
+    }
+
+    /// What a node holds, as its journal has it.
+    pub fn held(&mut self, node: usize) -> Vec<Vec<u8>> {
+        let shard = self.shard(node);
+        let slots = (0..shard.records.slots()).map(Slot);
+        let slots = slots.filter(|slot| shard.records.contains(*slot));
+        let copy = |slot| {
+            let (mut bytes, mut room) = (Vec::new(), Vec::new());
+            let copy = shard.copy_of(shard.records.get(slot), &mut room);
+            PeerMessage::Copy(copy).encode(&mut bytes);
+            bytes
+        };
+        slots.map(copy).collect()
+    }
+
+    /// Starts a node that was killed with what its journal has. It has met nobody yet.
+    pub fn return_with(&mut self, node: usize, held: &[Vec<u8>]) {
+        self.start(node);
+        let now = self.now_of(node);
+        for bytes in held {
+            tell(self.shard(node), now, None, bytes);
+        }
+        let catch_up = CatchUp { pops_per_s: 1_000, is_each: false };
+        self.shard(node).end_restore(now, &catch_up, &mut Default::default());
     }
 
     pub fn cut(&mut self, a: usize, b: usize, is_cut: bool) {

@@ -311,7 +311,7 @@ impl Shard {
         if !self.peers.is_alone() {
             // Other nodes may have changed, popped and ended what is held here, as if this core had
             // got no time since its last page.
-            self.questions.was_away(tick, true);
+            self.missed_much(tick);
             self.turns.held_until = tick + HOLD_MS;
             self.questions.be_fresh(self.turns.held_until);
         }

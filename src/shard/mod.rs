@@ -288,8 +288,13 @@ impl Shard {
         if away_ms <= least_ms || self.peers.is_alone() || !self.turns.note_absence() {
             return;
         }
-        self.questions.was_away(self.turns.at, away_ms >= limits.dead_after_ms);
-        if away_ms > limits.suspect_after_ms {
+        let (is_suspected, is_dead) =
+            (away_ms > limits.suspect_after_ms, away_ms >= limits.dead_after_ms);
+        match is_dead {
+            true => self.missed_much(self.turns.at),
+            false => self.questions.was_away(self.turns.at, None),
+        }
+        if is_suspected {
             self.turns.held_until = self.turns.at + HOLD_MS;
             if !is_planted(Bug::WokenCorePopsUnheard) {
                 self.questions.be_fresh(self.turns.held_until);

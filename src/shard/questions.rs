@@ -18,6 +18,10 @@
 //! timer that comes due before its portion. The core has heard of a timer when every node that may
 //! have taken writes of the timer meanwhile has answered, or is dead by the core's own count. Until
 //! then the timer does not pop and answers no read.
+//!
+//! Silence alone is no death then. A peer whose machine takes dials may be a process that gets no
+//! time, or that is not done with its start, and that has popped meanwhile. It is waited for longer
+//! than one whose machine refuses dials, or does not answer them.
 
 use crate::base::ids::{NodeHash, PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::limits::RANK_DELAY_MS;
@@ -33,9 +37,9 @@ use super::records::{Next, Record, State};
 /// Records looked at per tick after an absence. Each look takes a message to each of the other
 /// holders.
 const LOOKS_PER_TICK: usize = 96;
-/// After an absence a core waits for a peer that is believed alive and does not answer. It waits
-/// for this much longer than it takes to declare a peer dead: the core that owns the timer there
-/// may get no time, while other cores of its node tell that the node lives.
+/// After an absence a core waits for a peer that may live and does not answer. It waits for this
+/// much longer than it takes to declare a peer dead: the core that owns the timer there may get no
+/// time, while other cores of its node tell that the node lives, or its machine takes dials.
 const BEYOND_DEATH_MS: u64 = 5_000;
 /// After this many absences a core pops without an answer. A core that never gets time for long
 /// gets no answer in time. It pops late rather than not at all.
@@ -45,6 +49,26 @@ impl Shard {
     /// Whether this core may have missed something about a timer while it was away.
     pub(super) fn is_unheard(&self, slot: Slot, id: TimerId) -> bool {
         self.questions.is_unheard(slot, id)
+    }
+
+    /// Notes whether a peer's machine takes dials.
+    pub fn note_listening(&mut self, peer: PeerIndex, is_listening: bool) {
+        self.peers.note_listening(peer, is_listening);
+    }
+
+    /// Notes that this core has missed what others did up to now, for longer than a death takes to
+    /// be seen.
+    pub(super) fn missed_much(&mut self, tick: Tick) {
+        let patience_ms = self.config.cluster.dead_after_ms + BEYOND_DEATH_MS;
+        self.questions.was_away(tick, Some(tick + patience_ms));
+    }
+
+    /// The peers that will not tell what this core missed.
+    fn dead_for_certain(&self, tick: Tick) -> PeerSet {
+        match self.questions.is_patient(tick) && !is_planted(Bug::SilenceAtStartIsDeath) {
+            true => self.peers.dead().minus(self.peers.listening()),
+            false => self.peers.dead(),
+        }
     }
 
     /// Whether a pop that is due waits for what other nodes say of it. If so, the slot, which is in
@@ -83,17 +107,20 @@ impl Shard {
             self.questions.open.remove(&record.id.0);
             return false;
         }
-        let is_anothers = !is_unheard && question.pause_ms > 0 && self.may_take_long(&record);
-        if is_anothers {
-            self.questions.open.remove(&record.id.0);
-        } else if known.is_some() || self.questions.open.len() < DUE_MAX {
-            self.ask(tick, slot, &mut question, outbox);
-            self.questions.open.insert(record.id.0, question);
-        }
+        let is_anothers = question.pause_ms > 0 && self.may_take_long(&record);
         let again = match is_anothers {
             true => self.look_again_at(tick, &record),
             false => tick + ASK_AGAIN_MS,
         };
+        if is_anothers && !is_unheard {
+            self.questions.open.remove(&record.id.0);
+        } else if known.is_some() || self.questions.open.len() < DUE_MAX {
+            if is_anothers {
+                question.rest_until(again);
+            }
+            self.ask(tick, slot, &mut question, outbox);
+            self.questions.open.insert(record.id.0, question);
+        }
         self.wait_until(slot, &record, again);
         true
     }
@@ -126,10 +153,18 @@ impl Shard {
         let view = &self.peers.view;
         let frames = |peers: PeerSet| peers.minus(self.peers.http()).without(self.peers.own());
         if is_unheard || self.questions.is_fresh(tick) {
-            let others = self.peers.not_dead().without(self.peers.own());
-            let stood_in = view.place(record.id, placement.factor, others);
-            let holders = view.peers_of(&placement.replicas).union(view.peers_of(&stood_in));
-            return frames(holders).minus(self.peers.dead());
+            let gone = self.dead_for_certain(tick);
+            let stood_in = |others: PeerSet| {
+                let others = others.without(self.peers.own());
+                view.peers_of(&view.place(record.id, placement.factor, others))
+            };
+            let stood_in = match gone == self.peers.dead() {
+                true => stood_in(self.peers.not_dead()),
+                false => {
+                    stood_in(self.peers.not_dead()).union(stood_in(view.new_nodes().minus(gone)))
+                }
+            };
+            return frames(view.peers_of(&placement.replicas).union(stood_in)).minus(gone);
         }
         let since_due_ms = tick - self.records.due(record);
         let promotion = self.config.cluster.promotion;
@@ -157,7 +192,7 @@ impl Shard {
         let limits = &self.config.cluster;
         let (waiting, until) = match question.is_unheard {
             true => {
-                let waiting = question.waiting.minus(self.peers.dead());
+                let waiting = question.waiting.minus(self.dead_for_certain(tick));
                 (waiting, question.since + limits.dead_after_ms + BEYOND_DEATH_MS)
             }
             // Just after the start and after an absence, live peers may not be connected yet.

@@ -84,6 +84,37 @@ fn a_woken_node_waits_until_the_others_can_be_asked_or_are_dead() {
     }
 }
 
+/// The other node has fallen silent, and its machine takes dials or refuses them: the process gets
+/// no time there, or has gone. Of the first nobody knows whether it has popped meanwhile.
+#[test]
+fn a_woken_node_waits_longer_for_one_that_is_silent_than_for_one_that_has_gone() {
+    for (is_listening, first_pop_ms) in [(false, 12_000), (true, 17_000)] {
+        let mut cluster = Cluster::new(2, true);
+        let id = TimerId(7);
+        let [first, second] = cluster.list(id)[..] else { panic!("two nodes") };
+        cluster.put(first, id, (10, 60), 2);
+        cluster.run_until(3);
+        cluster.freeze(first);
+        cluster.run_until(9);
+        cluster.cuts.push((first, second));
+        cluster.thaw(first);
+        cluster.believe(first, second, Liveness::Suspect);
+        let peer = cluster.peer(first, second).expect("a member");
+        cluster.shard(first).note_listening(peer, is_listening);
+        for ms in (9_100..=20_000).step_by(100) {
+            if ms == 12_000 {
+                cluster.believe(first, second, Liveness::Dead);
+            }
+            cluster.now_ms = START_MS + ms;
+            cluster.tick(first);
+            assert_eq!(!cluster.pops.is_empty(), ms >= first_pop_ms, "{is_listening} {ms}");
+        }
+        // Some time after its return silence is a death as ever.
+        assert_eq!(cluster.shard(first).questions.open.len(), 0);
+        assert_eq!(pops(&cluster), [(first, 1), (first, 2)]);
+    }
+}
+
 /// A read through a node that has just woken is answered by the nodes that know.
 #[test]
 fn a_woken_node_answers_no_read_from_what_it_held() {
@@ -254,7 +285,7 @@ fn a_core_is_fresh_for_twice_as_long_as_a_death_takes_to_be_seen() {
 fn what_is_to_be_asked_about_wakes_a_core() {
     let mut questions = Questions::default();
     assert!(questions.is_idle() && questions.next_wake().is_none());
-    questions.was_away(Tick(1_000), true);
+    questions.was_away(Tick(1_000), Some(Tick(9_000)));
     assert!(!questions.is_idle());
     assert_eq!(questions.next_wake(), Some(Tick(1)), "in the tick after the last portion");
 }

@@ -447,6 +447,7 @@ fn an_answer_is_waited_for_as_long_as_is_said() {
     let told = Question { told: waiting, ..question };
     let unheard = Question { is_unheard: true, ..question };
     let starved = Question { absences: ABSENCES_MAX, ..question };
+    let patient_until = since + 7_000;
     let suspect_ms = limits.suspect_after_ms;
     let unheard_ms = limits.dead_after_ms + BEYOND_DEATH_MS;
     for (liveness, started_at, question, patience_ms) in [
@@ -462,6 +463,8 @@ fn an_answer_is_waited_for_as_long_as_is_said() {
     ] {
         cluster.believe(own, list[1], liveness);
         let shard = cluster.shard(own);
+        shard.note_listening(asked, false);
+        shard.questions.patient_until = patient_until;
         shard.questions.started_at = started_at;
         let record = record(shard);
         let is_answered =
@@ -469,6 +472,14 @@ fn an_answer_is_waited_for_as_long_as_is_said() {
         assert!(is_answered(patience_ms), "{liveness:?} {question:?}");
         let is_early = patience_ms > 0 && is_answered(patience_ms - 1);
         assert!(!is_early, "{liveness:?} {question:?}");
+        if liveness == Liveness::Dead && question.is_unheard {
+            // Its machine takes dials.
+            shard.note_listening(asked, true);
+            let waits = |after_ms: u64| {
+                !shard.is_answered(since + after_ms, &record, &mut question.clone())
+            };
+            assert_eq!((waits(6_999), waits(7_000)), (true, false));
+        }
     }
 }
 

@@ -443,7 +443,7 @@ fn a_portion_is_done_once_a_tick_and_only_while_nothing_is_asked_about() {
             shard.reconcile(now, &mut Outbox::default());
         }
         if is_asking {
-            shard.questions.was_away(now.mono.tick_floor(), false);
+            shard.questions.was_away(now.mono.tick_floor(), None);
         }
         shard.reconcile.start_walk(PeerSet::EMPTY.with(other));
         shard.reconcile(now, &mut Outbox::default());

@@ -140,30 +140,14 @@ fn what_was_obeyed_and_not_written_is_asked_for_after_a_restart() {
     set_full(&mut cluster, 0, false);
     let ids = ids_of(&cluster, 0, 4);
     ids.iter().for_each(|&id| cluster.put(1, id, (30, 30), 2));
-    let written: Vec<(Record, Vec<u8>)> = live(&mut cluster, 0)
-        .iter()
-        .map(|record| {
-            let mut bytes = Vec::new();
-            let shard = cluster.shard(0);
-            let mut room = Vec::new();
-            PeerMessage::Copy(shard.copy_of(record, &mut room)).encode(&mut bytes);
-            (*record, bytes)
-        })
-        .collect();
+    let written = cluster.held(0);
     assert_eq!(written.len(), 4);
     set_full(&mut cluster, 0, true);
     assert!(is_done(&cluster.ask(1, Request::Delete(target(ids[0], 2)))));
     assert!(is_done(&put(&mut cluster, 2, ids[1], 200)));
     assert!(is_done(&pause(&mut cluster, 1, ids[2])));
     cluster.kill(0);
-    cluster.start(0);
-    for (_, bytes) in &written {
-        let now = cluster.now_of(0);
-        tell(cluster.shard(0), now, None, bytes);
-    }
-    let now = cluster.now_of(0);
-    let catch_up = crate::shard::journal::CatchUp { pops_per_s: 1_000, is_each: false };
-    cluster.shard(0).end_restore(now, &catch_up, &mut Default::default());
+    cluster.return_with(0, &written);
     set_full(&mut cluster, 0, true);
     cluster.meet(0);
     cluster.run_until(100);

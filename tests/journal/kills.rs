@@ -4,11 +4,12 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use kit::children::signal;
 use kit::random::Random;
-use kit::runner::Story;
+use kit::runner::{Story, disturbed};
 use kit::until::{PATIENCE, until};
 
-use super::harness::{Node, turns};
+use super::harness::{Node, body, turns};
 use super::judge::{Outage, judge, last_due};
 use super::load::{Load, Timer};
 use super::sink::Sink;
@@ -17,6 +18,7 @@ pub const STORIES: &[Story] = &[
     ("kill_of_one_node_under_load", kill_of_one_node),
     ("kill_of_a_cluster_under_load", kill_of_three),
     ("orderly_stop_under_load", stop_of_one_node),
+    ("beside_a_silent_process_a_start_lets_no_number_fall", start_beside_a_silent_one),
 ];
 
 /// Turns in the gate.
@@ -32,6 +34,13 @@ const STAGGER_MS: usize = 2_000;
 const LATE: Duration = Duration::from_secs(30);
 /// How many broken promises are told.
 const TOLD: usize = 3;
+/// Timers that pop every half second, and how many pops each makes while one node runs alone.
+const TIMERS: usize = 40;
+const ALONE: usize = 5;
+/// For so long a process gets no time while another one serves: for longer than silence takes to be
+/// a death. And how long one that has started waits for it, whose machine takes connections.
+const SILENT: Duration = Duration::from_millis(4_500);
+const PATIENT: Duration = Duration::from_millis(7_500);
 
 fn kill_of_one_node() {
     let mut nodes = Node::cluster(1);
@@ -45,6 +54,44 @@ fn kill_of_three() {
 
 fn stop_of_one_node() {
     end_again_and_again("one node, stopped in order", &mut Node::cluster(1), 1, Node::stop);
+}
+
+/// Waits until each timer has made so many further pops.
+fn await_pops(sink: &Sink, further: usize) {
+    let counts = || (0..TIMERS).map(|timer| sink.sequences(&format!("/{timer}")).len());
+    let before: Vec<usize> = counts().collect();
+    until("pops of all timers", PATIENCE, || {
+        counts().zip(&before).all(|(now, before)| now >= before + further).then_some(())
+    });
+}
+
+/// All nodes are killed. One is back, makes pops, and gets no time any more. Another one starts
+/// beside it with its journal, which knows nothing of these pops.
+fn start_beside_a_silent_one() {
+    let sink = Sink::start();
+    let mut nodes = Node::cluster(2);
+    nodes.iter_mut().for_each(Node::spawn);
+    nodes.iter_mut().for_each(Node::await_ready);
+    for timer in 0..TIMERS {
+        nodes[timer % 2].create(&body(&sink.uri(&format!("/{timer}")), 500, 1_000, "x", 2));
+    }
+    await_pops(&sink, 1);
+    nodes.iter_mut().for_each(Node::kill);
+    nodes[1].start();
+    await_pops(&sink, ALONE);
+    assert!(signal(nodes[1].pid(), "STOP").success());
+    let began = Instant::now();
+    nodes[0].start();
+    thread::sleep(SILENT);
+    assert!(signal(nodes[1].pid(), "CONT").success());
+    if began.elapsed() > PATIENT {
+        disturbed("the start took too long");
+    }
+    await_pops(&sink, 2);
+    for timer in 0..TIMERS {
+        let numbers = sink.sequences(&format!("/{timer}"));
+        assert!(numbers.is_sorted(), "{timer}: {numbers:?}");
+    }
 }
 
 /// Waits until so many further requests were acknowledged that the next end meets some.

@@ -90,7 +90,9 @@ impl Clocks {
         self.floor = None;
     }
 
+    /// Begins a process, which knows nothing of the last one.
     pub fn restarted(&mut self, world_ns: u64) {
+        self.floor = None;
         let wall_ms = WALL_MS + (world_ns / 1_000_000) as i64 + self.ahead_ms;
         self.ahead_ms += (self.highest_ms + RESTART_MS - wall_ms).max(0);
     }

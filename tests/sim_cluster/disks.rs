@@ -72,6 +72,10 @@ impl Disks {
         if options.has_full_disks() {
             return Some(Self { is_long: false, is_damaged: false, ..drawn });
         }
+        if options.has_silent_starts() {
+            let alone = Self { is_long: false, is_damaged: false, all_at_once: 0, ..drawn };
+            return Some(alone);
+        }
         if is_drawn && !is_special {
             return Some(drawn);
         }
@@ -119,6 +123,10 @@ impl Disks {
         options.cluster.link_bytes_max = options.cluster.link_bytes_max.max(65_536);
         if options.clocks_are_close() && !is_special(options) {
             options.cluster.clock_skew_max_ms = 1_000;
+        }
+        if options.has_silent_starts() {
+            options.safety_ms = options.safety_ms.max(60_000);
+            options.stays_dead = None;
         }
         if self.is_long {
             options.cluster.tombstone_hold_ms = 10_000;

@@ -29,6 +29,7 @@ mod policies;
 mod rarities;
 mod requests;
 mod rules;
+mod silent_starts;
 mod sites;
 mod story;
 mod story_plan;

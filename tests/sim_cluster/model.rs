@@ -12,6 +12,7 @@ use super::disturbances::{Disturbances, RECOVERY_NS};
 use super::holds::{Act, is_held};
 use super::losses::Losses;
 use super::network::CoreAt;
+use super::silent_starts::Processes;
 use super::sites::Sites;
 use super::story_plan::Wish;
 
@@ -185,6 +186,8 @@ pub struct Model {
     pub versions: Versions,
     /// What clients did with timers beside writing them.
     pub acts: Vec<Act>,
+    /// The processes, where some are silent as others start.
+    pub processes: Option<Processes>,
     pub delivered: u64,
     pub attempts: u64,
     pub doubled: u64,
@@ -226,6 +229,7 @@ impl Model {
             crowded_from: None,
             versions: Versions::default(),
             acts: Vec::new(),
+            processes: None,
             delivered: 0,
             attempts: 0,
             doubled: 0,
@@ -517,6 +521,7 @@ impl Model {
     /// nodes can talk.
     fn is_in_order(&self, write: &Write, place: CoreAt, sequence: u64, now_ns: u64) -> Checked {
         let Some(&(highest, at_ns)) = self.highest.get(&write.name) else { return Ok(()) };
+        self.keeps_order_at_starts(write, (place, now_ns), (sequence, highest))?;
         let wish = write.wish.expect("a pop has one");
         let from_ns = now_ns.saturating_sub(RECOVERY_NS + wish.interval_ms * MS);
         // A write that loses against another one is made again, and counted anew.

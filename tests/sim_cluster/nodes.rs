@@ -14,7 +14,7 @@ use super::clocks::Clocks;
 use super::disturbances::Whom;
 use super::driver::{CoreDriver, Input};
 use super::model::{Checked, MS};
-use super::network::{ConnectionId, CoreAt, End, Packet};
+use super::network::{ConnectionId, CoreAt, End, Packet, Pipe};
 use super::options::Options;
 use super::story_plan::{Death, Doom};
 use super::world::{Event, World};
@@ -151,6 +151,9 @@ impl World {
         let cores = (0..).zip(ports).map(make).collect();
         self.nodes[node].cores = cores;
         self.read_disk(node)?;
+        if let Some(processes) = &mut self.model.processes {
+            processes.start(node, life, self.now_ns);
+        }
         self.model.disturbances.up(node, self.now_ns);
         self.trace.add(self.now_ns, "boot", [node as u64, life, 0, 0]);
         for core in 0..shards {
@@ -170,6 +173,7 @@ impl World {
         killed.power = if how == Death::Power { Power::Off } else { Power::Gone };
         killed.cores.clear();
         killed.doom = None;
+        self.model.processes.iter_mut().for_each(|processes| processes.end(node));
         self.leave_disk(node, how);
         if self.members.is_member(node) {
             self.model.disturbances.down(node, self.now_ns);
@@ -354,12 +358,24 @@ impl World {
         }
     }
 
+    /// Tells the core that dials that the other machine took the dial, as a kernel does: whether the
+    /// process there has time or not. This wakes no core.
+    fn taken(&mut self, id: ConnectionId) {
+        let Pipe { dialler, peer, .. } = self.network.connections[id];
+        let node = &mut self.nodes[dialler.node];
+        if node.life == dialler.life && node.is_up() {
+            let core = node.cores[usize::from(dialler.core)].as_mut();
+            core.expect("no core is in its turn").core.peer_taken(peer);
+        }
+    }
+
     fn dial_arrives(&mut self, id: ConnectionId, node: usize, hello: Hello) {
         let target = &self.nodes[node];
         if target.power != Power::Up || target.refusals > 0 {
             return self.send(id, End::Dialler, Packet::Refused);
         }
         let life = target.life;
+        self.taken(id);
         let shards = u64::from(self.options.shards[node]);
         let core = self.interleaving.range(0, shards - 1) as u16;
         let place = CoreAt { node, life, core };

@@ -64,10 +64,13 @@ pub enum Rarity {
     Ends = 28,
     /// The disk of a node is full now and then (see `full_disks.rs`).
     FullDisk = 29,
+    /// All nodes die at once, and one that is back first gets no time as the others start. Nothing
+    /// else goes wrong (see `silent_starts.rs`).
+    SilentStarts = 30,
 }
 
 impl Rarity {
-    const ALL: [Self; 19] = [
+    const ALL: [Self; 20] = [
         Self::OldFiles,
         Self::Twins,
         Self::LateStarts,
@@ -87,6 +90,7 @@ impl Rarity {
         Self::Holds,
         Self::Ends,
         Self::FullDisk,
+        Self::SilentStarts,
     ];
 }
 
@@ -112,6 +116,8 @@ impl Rarities {
                 (Rarity::FullDisk, Trouble::None) => 2 * PERCENT,
                 (Rarity::FullDisk, Trouble::OneAtATime) if !has_operator => PERCENT,
                 (Rarity::FullDisk, _) => 0,
+                (Rarity::SilentStarts, Trouble::OneAtATime) if !has_operator => PERCENT,
+                (Rarity::SilentStarts, _) => 0,
                 (Rarity::LongIntervals, _) | (_, Trouble::Plot) => 0,
                 (Rarity::Pauses, Trouble::OneAtATime) if !has_operator => PERCENT_OF_SOME,
                 (Rarity::Pauses, _) => 0,
@@ -132,6 +138,9 @@ impl Rarities {
         let mut kinds: Vec<Rarity> = Rarity::ALL.into_iter().filter(is_drawn).collect();
         if kinds.contains(&Rarity::Rules) {
             kinds = vec![Rarity::Rules];
+        }
+        if kinds.contains(&Rarity::SilentStarts) {
+            kinds = vec![Rarity::SilentStarts];
         }
         if kinds.contains(&Rarity::Pauses) {
             kinds.retain(|kind| *kind != Rarity::NoRoom);
@@ -178,7 +187,7 @@ pub fn rare_faults(options: &Options, made: &mut Vec<(u64, Fault)>) {
             // The plots and the limits of the node make these.
             Rarity::LongIntervals | Rarity::Pauses | Rarity::NoRoom => {}
             Rarity::Claims | Rarity::Matches | Rarity::Keys => {}
-            Rarity::Holds | Rarity::Ends => {}
+            Rarity::Holds | Rarity::Ends | Rarity::SilentStarts => {}
         }
     }
 }

@@ -15,6 +15,7 @@ use super::options::{Options, Trouble};
 use super::pauses::pauses;
 use super::policies::with_policies;
 use super::rarities::{Rarity, rare_faults};
+use super::silent_starts::silent_starts;
 
 /// A timer that a client asks for.
 #[derive(Clone, Copy, Debug)]
@@ -259,6 +260,7 @@ impl Story {
         if story.options.rarities.kinds.contains(&Rarity::Ends) {
             ends(&mut story);
         }
+        silent_starts(&mut story);
         long_absence(&mut story);
         all_at_once(&mut story);
         with_policies(&mut story);

@@ -22,6 +22,7 @@ use super::operators::{Members, Step as OperatorStep};
 use super::options::{NODES_MAX, Options};
 use super::requests::Asked;
 use super::rules::Rules;
+use super::silent_starts::Processes;
 use super::story_plan::{Death, Doom, Fault, Story};
 use super::twins::Twin;
 
@@ -225,6 +226,7 @@ impl World {
         world.model.asks = (2 * world.options.cluster.dead_after_ms * MS, asks_ns);
         world.model.store_ns = disks.map_or(0, |disks| disks.pop_ns_max() + asks_ns);
         world.model.crowded_from = world.options.crowded_from();
+        world.model.processes = world.options.has_silent_starts().then(Processes::default);
         world
     }
 

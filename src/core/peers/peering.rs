@@ -18,6 +18,7 @@ use crate::cluster::detector::{Detector, Liveness, Verdict};
 use crate::cluster::link::{LinkError, LinkLimits};
 use crate::cluster::view::{PeerKind, View};
 use crate::cluster::wall_clocks::ClockVerdict;
+use crate::shard::Shard;
 use crate::shard::effects::{Dialect, Event, Purpose, ToPeer};
 
 use crate::core::peers::actions::SITE_UNPROVEN;
@@ -67,6 +68,8 @@ struct Peer {
     site: Option<SiteBook>,
     /// Whether the peer's end of the connection takes what this node says.
     is_greeted: bool,
+    /// Whether the peer's machine took the dial that is under way.
+    is_taken: bool,
 }
 
 impl Peer {
@@ -76,6 +79,7 @@ impl Peer {
             self.voice.closed();
         }
         self.stage = DialState::Closed;
+        self.is_taken = false;
         self.disowns = false;
         if let Some(site) = &mut self.site {
             site.turn();
@@ -181,6 +185,7 @@ impl Peering {
                 self.actions.push(PeerAction::Close(peer));
             }
             let dialect = former.voice.dialect();
+            behind.shard.note_listening(peer, false);
             former.voice.clear(|purpose| behind.tell(Event::PeerUnheard { peer, purpose }));
             behind.tell(Event::Peer { peer, liveness: Liveness::Dead, dialect, has_gaps: false });
         }
@@ -219,6 +224,7 @@ impl Peering {
                 disowns: false,
                 site: is_site.then(|| SiteBook::new(view.addresses_of(peer))),
                 is_greeted: false,
+                is_taken: false,
             });
         }
         for peer in view.connected_sites().iter() {
@@ -253,6 +259,16 @@ impl Peering {
         }
     }
 
+    /// Takes note that a peer's machine took a dial: a process listens there, whether it says
+    /// anything or not.
+    pub fn taken(&mut self, shard: &mut Shard, peer: PeerIndex) {
+        let dialled = self.peers.get_mut(peer.index()).and_then(Option::as_mut);
+        if let Some(dialled) = dialled.filter(|dialled| dialled.stage == DialState::Dialling) {
+            dialled.is_taken = true;
+            shard.note_listening(peer, true);
+        }
+    }
+
     /// Takes a dialled connection that is ready. Returns whether it is used.
     pub fn connected(
         &mut self,
@@ -273,6 +289,7 @@ impl Peering {
         };
         self.counters.connected += 1;
         dialled.stage = DialState::Open;
+        behind.shard.note_listening(peer, true);
         dialled.disowns = false;
         dialled.heard_at = now;
         if dialled.voice.dialect() != Dialect::Http && connected.dialect == Dialect::Http {
@@ -384,6 +401,9 @@ impl Peering {
             return;
         }
         self.counters.lost += 1;
+        if dialled.stage == DialState::Dialling {
+            behind.shard.note_listening(peer, false);
+        }
         dialled.close();
         dialled.losses += 1;
         let seed = self.hello.incarnation ^ u64::from(peer.0) << 32;
@@ -668,6 +688,9 @@ impl Peering {
         }
         let Some(dialled) = self.peers[peer.index()].as_mut() else { return };
         if verdict.close && dialled.stage != DialState::Closed {
+            if dialled.stage == DialState::Dialling && !dialled.is_taken {
+                behind.shard.note_listening(peer, false);
+            }
             dialled.close();
             self.actions.push(PeerAction::Close(peer));
         }

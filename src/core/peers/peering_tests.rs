@@ -28,11 +28,15 @@ struct Network {
     connections: Vec<Connection>,
     /// Pairs of nodes between which nothing travels.
     cuts: Vec<(usize, usize)>,
+    /// Nodes that get no time. Their machines take dials.
+    frozen: Vec<usize>,
     /// Counts accepted connections, so that the cores of a node accept by turns.
     accepting: usize,
     replies: Vec<Reply>,
     /// For each node, how far its wall clock is ahead in ms.
     ahead_ms: Vec<u64>,
+    /// After this many milliseconds timers pop, once.
+    interval_ms: u64,
 }
 
 struct Connection {
@@ -69,9 +73,11 @@ impl Network {
             incarnations: vec![0; shards.len()],
             connections: Vec::new(),
             cuts: Vec::new(),
+            frozen: Vec::new(),
             accepting: 0,
             replies: Vec::new(),
             ahead_ms: vec![0; shards.len()],
+            interval_ms: 1_000_000,
         };
         for (node, count) in shards.iter().enumerate() {
             network.start(node, *count);
@@ -161,6 +167,9 @@ impl Network {
 
     fn turn(&mut self) {
         for node in 0..self.nodes.len() {
+            if self.frozen.contains(&node) {
+                continue;
+            }
             let now = self.now_of(node);
             let count = self.nodes[node].as_ref().map_or(0, Vec::len);
             for at in 0..count {
@@ -215,7 +224,8 @@ impl Network {
         let Some(at) = self.connections.iter().position(is_meant) else { return };
         let Connection { dialler, acceptor, .. } = self.connections.swap_remove(at);
         let now = self.now();
-        if self.is_cut(dialler.0, acceptor.0) {
+        let told = if by_dialler { acceptor.0 } else { dialler.0 };
+        if self.is_cut(dialler.0, acceptor.0) || self.frozen.contains(&told) {
             return;
         }
         if by_dialler {
@@ -235,6 +245,10 @@ impl Network {
         };
         if self.is_cut(node, other) {
             // No node answers, and the core gives up by itself.
+            return;
+        }
+        self.core(node, core).peer_taken(peer);
+        if self.frozen.contains(&other) {
             return;
         }
         self.accepting += 1;
@@ -261,7 +275,8 @@ impl Network {
     fn deliver(&mut self) {
         for at in 0..self.connections.len() {
             let (dialler, acceptor) = (self.connections[at].dialler, self.connections[at].acceptor);
-            if self.is_cut(dialler.0, acceptor.0) {
+            let is_frozen = [dialler.0, acceptor.0].iter().any(|node| self.frozen.contains(node));
+            if self.is_cut(dialler.0, acceptor.0) || is_frozen {
                 // The bytes stay and go later, as with TCP.
                 continue;
             }
@@ -285,8 +300,8 @@ impl Network {
         let mut content = Vec::new();
         encode_content("/", &[], opaque, &mut content);
         let definition = Definition {
-            interval_ms: 1_000_000,
-            repeat_for_ms: 1_000_000,
+            interval_ms: self.interval_ms,
+            repeat_for_ms: self.interval_ms,
             factor: Some(factor),
             authority: "127.0.0.1:1",
             content: &content,
@@ -746,6 +761,31 @@ fn a_core_that_serves_long_after_it_was_made_takes_nobody_for_dead() {
     assert_eq!(network.believed(0), [0, 1, 0], "suspected until it is heard");
     network.run(ClusterLimits::default().dead_after_ms);
     assert_eq!(network.believed(0), [0, 0, 1]);
+}
+
+/// Both nodes got no time. One goes on. If the other one is silent, it may have popped just before.
+#[test]
+fn a_machine_that_takes_dials_is_not_taken_for_a_node_that_has_gone() {
+    let limits = ClusterLimits::default();
+    for (what, least_ms) in [("gone", 0), ("cut off", 0), ("silent", 8_000)] {
+        let mut network = Network::new(&[1, 1]);
+        network.run(100);
+        network.interval_ms = 5_000;
+        (0..20).for_each(|_| network.create(0, 0, 2, b""));
+        network.run(100);
+        network.frozen = vec![0, 1];
+        network.run(10_000);
+        network.frozen = vec![1];
+        match what {
+            "gone" => network.kill(1),
+            "cut off" => network.cuts.push((0, 1)),
+            _ => {}
+        }
+        network.run(least_ms.saturating_sub(1));
+        assert_eq!(network.core(0, 0).shard().in_flight(), 0, "{what}: asked first");
+        network.run(limits.dead_after_ms.max(least_ms) + 1_500 - least_ms);
+        assert_eq!(network.core(0, 0).shard().in_flight(), 20, "{what}");
+    }
 }
 
 #[test]

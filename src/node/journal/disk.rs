@@ -19,10 +19,11 @@ pub struct Disk {
 }
 
 /// A wall clock that showed less than the newest page of the journal counts as showing at least
-/// that page's time, and what has passed since the start.
+/// that page's time, and what has passed since the start. One that was not behind may be set back
+/// later, as in a node without a journal.
 #[derive(Clone, Copy, Debug)]
 pub struct WallFloor {
-    /// The present when the journal was opened: the later of both.
+    /// When the journal was opened, and the time of that page; 0: the clock was not behind.
     pub began: Now,
 }
 
@@ -113,5 +114,7 @@ mod tests {
         let floor = WallFloor { began: at(1_000, 90_000) };
         assert_eq!(floor.raise(at(1_500, 20_500)), at(1_500, 90_500));
         assert_eq!(floor.raise(at(2_000, 95_000)), at(2_000, 95_000), "it was set right");
+        let none = WallFloor { began: at(1_000, 0) };
+        assert_eq!(none.raise(at(1_500, 20_500)), at(1_500, 20_500));
     }
 }

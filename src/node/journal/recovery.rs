@@ -72,7 +72,7 @@ pub struct Opened {
 pub struct Plan<F = ShardDirectory> {
     /// The clocks of the journal.
     clocks: Clocks,
-    /// The present, with a wall clock that is not behind.
+    /// What a wall clock that is behind counts as.
     pub wall: WallFloor,
     rules: JournalRules,
     catch_up: CatchUp,
@@ -168,7 +168,7 @@ impl<F: Files + Clone> Plan<F> {
             all_stamps.extend(stamps(shard)?);
         }
         let clocks = Clocks::new(rules.boot, now, all_stamps);
-        let wall = now.wall.0 + clocks.behind_ms();
+        let wall = WallFloor { began: Now { wall: clocks.least_wall(), ..now } };
         let shards = present.len();
         let (journal, name) = present[0].owner();
         let (journal, name) = (journal, name.to_owned());
@@ -186,7 +186,7 @@ impl<F: Files + Clone> Plan<F> {
         };
         Ok(Self {
             clocks,
-            wall: WallFloor { began: Now { wall: WallMs(wall), ..now } },
+            wall,
             rules,
             catch_up,
             sizes,
@@ -252,6 +252,9 @@ impl<F: Files + Clone> Plan<F> {
         // To read may take long. What came due meanwhile is overdue like the rest.
         let ended = self.wall.raise(clock());
         core.shard_mut().end_restore(ended, &self.catch_up, &mut recovered.restored);
+        if let Some(ahead_ms) = self.clocks.ahead_ms() {
+            core.shard_mut().go_on_with_calendars(ended, ahead_ms);
+        }
         meters.journal_recovered_timers.set(recovered.restored.timers);
         meters.journal_overdue.set(recovered.restored.overdue);
         recovered.damaged = std::mem::take(&mut last.strange);

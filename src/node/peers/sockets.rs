@@ -209,6 +209,7 @@ impl PeerSockets {
             dialled.stage = DialProgress::Idle;
             return core.peer_lost(io.now, peer);
         }
+        core.peer_taken(peer);
         io.ring.receive(socket);
         self.begin(io, core, (peer, socket));
     }

@@ -49,6 +49,8 @@ pub struct Peers {
     alive: PeerSet,
     dead: PeerSet,
     http: PeerSet,
+    /// Peers whose machines took the last dial: a process listens there.
+    listening: PeerSet,
     /// Peers that are to be offered everything that they are to hold when they are alive again:
     /// another node could not tell them something.
     pub owed: PeerSet,
@@ -87,6 +89,7 @@ impl Peers {
             alive,
             dead: PeerSet::EMPTY,
             http: PeerSet::EMPTY,
+            listening: PeerSet::EMPTY,
             other_view: PeerSet::EMPTY,
             owed: PeerSet::EMPTY,
             returned_at: Tick(0),
@@ -240,6 +243,19 @@ impl Peers {
 
     pub fn dead(&self) -> PeerSet {
         self.dead
+    }
+
+    /// Notes whether a peer's machine takes dials.
+    pub fn note_listening(&mut self, peer: PeerIndex, is_listening: bool) {
+        self.listening = self.listening.without(peer);
+        if is_listening {
+            self.listening = self.listening.with(peer);
+        }
+    }
+
+    /// Peers whose machines took the last dial, whatever is believed of the peers.
+    pub fn listening(&self) -> PeerSet {
+        self.listening
     }
 
     /// Members that are not declared dead, this node included.

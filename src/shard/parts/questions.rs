@@ -97,6 +97,13 @@ impl Question {
         self.again_at = tick + self.pause_ms;
     }
 
+    /// A peer has said that it makes the pop, which may take long. It is asked again at `again`, and
+    /// waited for from then on as if this core had not asked before.
+    pub fn rest_until(&mut self, again: Tick) {
+        (self.since, self.again_at) = (again, again);
+        (self.pause_ms, self.absences) = (0, 0);
+    }
+
     /// Peers that are not asked for now.
     pub fn not_asked(&self, tick: Tick) -> PeerSet {
         if tick < self.again_at { self.asked.union(self.ahead) } else { self.asked }
@@ -123,6 +130,8 @@ pub struct Questions {
     pub started_at: Tick,
     /// Until when this core asks about everything that comes due.
     pub fresh_until: Tick,
+    /// Until when this core waits for peers of which it knows no more than that they are silent.
+    pub patient_until: Tick,
     /// Counts long absences. An answer to a question from before an absence says nothing.
     pub life: u8,
     /// The tick of the last portion.
@@ -162,12 +171,17 @@ impl Questions {
         self.walk.is_none() && self.open.is_empty()
     }
 
-    /// Notes that this core got no time. After a `long` absence no answer from before counts.
-    pub fn was_away(&mut self, tick: Tick, is_long: bool) {
+    /// Whether silence is no proof yet that a peer is dead.
+    pub fn is_patient(&self, tick: Tick) -> bool {
+        tick < self.patient_until
+    }
+
+    /// Notes that this core got no time. After a long absence no answer from before counts, and the
+    /// core is patient until then.
+    pub fn was_away(&mut self, tick: Tick, patient_until: Option<Tick>) {
         self.walk = Some(Slot(0));
-        if !is_long {
-            return;
-        }
+        let Some(patient_until) = patient_until else { return };
+        self.patient_until = patient_until;
         self.life = self.life.wrapping_add(1);
         self.open.retain(|_, question| question.is_due);
         for question in self.open.values_mut() {
