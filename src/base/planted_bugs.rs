@@ -216,6 +216,8 @@ pub enum Bug {
     FreedPlaceWakesNobody = 131,
     /// A node whose disk takes nothing goes on with what a client's write has changed.
     FullDiskDisobeys = 170,
+    /// A site that returns with its journals pops without asking the other sites.
+    ReturningSiteAsksNoSite = 171,
 }
 
 impl Bug {

@@ -17,6 +17,7 @@ use crate::wire::dead_letter::LetterUse;
 use crate::wire::jobs::JobReport;
 use crate::wire::peer_message::{PeerMessage, PeerResult, TimerCopy};
 use crate::wire::resync_json::Reference;
+use crate::wire::site_question::{SiteAnswer, SiteQuestion};
 use crate::wire::timer_action::TimerAction;
 use crate::wire::timer_count::Numbers;
 use crate::wire::timer_list::ListedState;
@@ -60,6 +61,8 @@ pub enum Request<'a> {
     Forget(&'a [Reference]),
     /// Asks for a part of a page of `GET /timers`: a question of `wire::timer_list`.
     List(&'a [u8]),
+    /// Another site asks how far this one is with a timer.
+    Compare(SiteQuestion),
 }
 
 /// A dead letter that is about to be tried again or deleted.
@@ -560,6 +563,7 @@ impl Answer {
                 Internal::Page { body, .. } => body.len(),
                 Internal::Accepted | Internal::Letter(_) => 0,
                 Internal::ListPart(part) => part.as_ref().map_or(0, |part| part.len()),
+                Internal::Compared(answer) => answer.body().len(),
                 Internal::List(page) => page.bytes,
                 // Some hundred names.
                 Internal::Count(_) | Internal::JobBegun(_) | Internal::Jobs(_) => 0,
@@ -606,6 +610,8 @@ pub enum Internal {
     /// What one shard adds to a page of a list, as `wire::timer_list` has it; `None`: the shard was
     /// not reached, or does not answer such questions.
     ListPart(Option<Box<[u8]>>),
+    /// What another site is answered about a timer: 200.
+    Compared(SiteAnswer),
     /// A page of a list: 200.
     List(ListPage),
     /// Numbers of timers: 200.

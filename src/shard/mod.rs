@@ -57,6 +57,7 @@ mod records;
 mod reports;
 pub(crate) mod requesters;
 mod requests;
+mod sites;
 pub(crate) mod tag_counts;
 pub(crate) mod told;
 mod unwritten;

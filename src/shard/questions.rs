@@ -15,7 +15,8 @@
 //! in its first seconds.
 //!
 //! A core that was away asks in portions about everything that it holds. It asks at once about a
-//! timer that comes due before its portion. The core has heard of a timer when every node that may
+//! timer that comes due before its portion. It asks other sites that hold the timer, too
+//! ([`crate::shard::sites`]). The core has heard of a timer when every node that may
 //! have taken writes of the timer meanwhile has answered, or is dead by the core's own count. Until
 //! then the timer does not pop and answers no read.
 
@@ -129,7 +130,8 @@ impl Shard {
             let others = self.peers.not_dead().without(self.peers.own());
             let stood_in = view.place(record.id, placement.factor, others);
             let holders = view.peers_of(&placement.replicas).union(view.peers_of(&stood_in));
-            return frames(holders).minus(self.peers.dead());
+            let sites = if is_unheard { self.sites_to_ask(record) } else { PeerSet::EMPTY };
+            return frames(holders).union(sites).minus(self.peers.dead());
         }
         let since_due_ms = tick - self.records.due(record);
         let promotion = self.config.cluster.promotion;
@@ -157,7 +159,8 @@ impl Shard {
         let limits = &self.config.cluster;
         let (waiting, until) = match question.is_unheard {
             true => {
-                let waiting = question.waiting.minus(self.peers.dead());
+                let silent = self.peers.dead().union(self.mute_sites(tick));
+                let waiting = question.waiting.minus(silent);
                 (waiting, question.since + limits.dead_after_ms + BEYOND_DEATH_MS)
             }
             // Just after the start and after an absence, live peers may not be connected yet.
@@ -229,9 +232,17 @@ impl Shard {
         peer: PeerIndex,
         (id, life): (TimerId, u8),
         result: Option<PeerResult<'_>>,
+        outbox: &mut Outbox,
     ) {
         let tick = now.mono.tick_floor();
         let is_current = life == self.questions.life;
+        if is_current && result.is_some() && self.is_site(peer) {
+            self.questions.site_said_at = tick;
+        }
+        let later = match result {
+            Some(PeerResult::Found(bytes)) if is_current => Some(bytes),
+            _ => None,
+        };
         let Some(question) = self.questions.open.get_mut(&id.0).filter(|_| is_current) else {
             return;
         };
@@ -250,10 +261,14 @@ impl Shard {
                 question.waiting = question.waiting.without(peer);
                 question.is_known = true;
             }
-            Some(PeerResult::Ahead) => question.note_ahead(tick, peer),
+            // What it tells is taken, and it is asked about that.
+            Some(PeerResult::Ahead | PeerResult::Found(_)) => question.note_ahead(tick, peer),
             _ => {}
         }
         let is_over = question.waiting.is_empty();
+        if let Some(later) = later {
+            return self.take_later(now, later, outbox);
+        }
         if result == Some(PeerResult::Ahead)
             && let Some(slot) = self.find(id)
         {

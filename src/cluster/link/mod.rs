@@ -258,13 +258,14 @@ impl<P: Copy> Link<P> {
         self.frames
     }
 
-    /// For a peer that is told one message at a time (the internal HTTP API). Returns the oldest
-    /// message that is not under way and counts it as under way. `None` while a message is under
-    /// way, or when there is none. [`Link::answered`] tells the message's result, [`Link::closed`]
-    /// its loss. Do not use it together with [`Link::write`] on one connection.
-    pub fn next_message(&mut self, now: MonoNs) -> Option<&[u8]> {
+    /// For a peer that is told messages one by one (the internal HTTP API). Returns the oldest
+    /// message that is not under way and counts it as under way. `None` when there is none, when
+    /// the window is full, and while a message is under way, unless the next may leave `beside` it.
+    /// [`Link::answered`] tells the result of the oldest, [`Link::closed`] the loss of all. Do not
+    /// use it together with [`Link::write`] on one connection.
+    pub fn next_message(&mut self, now: MonoNs, beside: bool) -> Option<&[u8]> {
         self.take_busy(now);
-        if self.is_under_way() {
+        if self.is_under_way() && !beside {
             return None;
         }
         // A batch that is cut at 0 bytes has one message.
@@ -273,7 +274,7 @@ impl<P: Copy> Link<P> {
         Some(message)
     }
 
-    /// Takes the result of the message that [`Link::next_message`] returned. `callback` is called
+    /// Takes the result of the oldest message that [`Link::next_message`] returned. `callback` is called
     /// as in [`Link::received`]. Panics when no message is under way.
     pub fn answered(
         &mut self,

@@ -35,7 +35,7 @@ struct CountAlarm {
     text: &'static str,
 }
 
-const ALARMS: [CountAlarm; 13] = [
+const ALARMS: [CountAlarm; 14] = [
     CountAlarm {
         count: |meters| meters.peer_twins.get(),
         text: "two processes say that they are the same node; stop one of the two, or give one of \
@@ -56,6 +56,12 @@ const ALARMS: [CountAlarm; 13] = [
         count: |meters| meters.peer_strangers.get(),
         text: "a node that is no member connects, or an address leads to another node than the \
                one of that name; make the configurations of all nodes agree",
+    },
+    CountAlarm {
+        count: |meters| meters.site_refusals.get(),
+        text: "another site takes nothing from this node: it does not know this site or this \
+               node, or asks for a proof or a token. Make the [sites] of both name each other, \
+               with the same secret or TLS; stop this site if it was removed from the others",
     },
     CountAlarm {
         count: |meters| meters.peer_unproven.get(),

@@ -123,6 +123,8 @@ pub struct Questions {
     pub started_at: Tick,
     /// Until when this core asks about everything that comes due.
     pub fresh_until: Tick,
+    /// When another site last answered a question, or this core last came back.
+    pub site_said_at: Tick,
     /// Counts long absences. An answer to a question from before an absence says nothing.
     pub life: u8,
     /// The tick of the last portion.
@@ -137,7 +139,7 @@ impl Questions {
     /// A core that starts, with nothing asked.
     pub fn new(tick: Tick, limits: &ClusterLimits) -> Self {
         let fresh_until = tick + 2 * limits.dead_after_ms;
-        Self { started_at: tick, fresh_until, ..Self::default() }
+        Self { started_at: tick, fresh_until, site_said_at: tick, ..Self::default() }
     }
 
     /// Whether this core has started, or was away for long, so lately that other nodes may know
@@ -165,6 +167,7 @@ impl Questions {
     /// Notes that this core got no time. After a `long` absence no answer from before counts.
     pub fn was_away(&mut self, tick: Tick, is_long: bool) {
         self.walk = Some(Slot(0));
+        self.site_said_at = tick;
         if !is_long {
             return;
         }
