@@ -29,6 +29,7 @@
 //!   other as methods.
 
 mod actions;
+mod answer_bytes;
 mod calendars;
 mod collect;
 mod conditions;

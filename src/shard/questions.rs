@@ -237,7 +237,7 @@ impl Shard {
         let tick = now.mono.tick_floor();
         let is_current = life == self.questions.life;
         if is_current && result.is_some() && self.is_site(peer) {
-            self.questions.site_said_at = tick;
+            self.questions.note_said(peer, tick);
         }
         let later = match result {
             Some(PeerResult::Found(bytes)) if is_current => Some(bytes),

@@ -38,9 +38,10 @@ const TURN_NEAR_MS: u64 = 500;
 const BEYOND_DEATH_MS: u64 = 5_000;
 
 impl Shard {
-    /// The other sites of a timer that may know it better after an absence of this core.
+    /// The other sites of a timer that may know it better after an absence of this core. After a
+    /// short one they know no better: what they told waits in the links.
     pub(super) fn sites_to_ask(&self, record: &Record) -> PeerSet {
-        match is_planted(Bug::ReturningSiteAsksNoSite) {
+        match !self.questions.asks_sites || is_planted(Bug::ReturningSiteAsksNoSite) {
             true => PeerSet::EMPTY,
             false => self.peers.sites_of(&self.records.placement_of(record).sites),
         }
@@ -67,10 +68,9 @@ impl Shard {
     /// Sites that are believed alive and have answered no question for long.
     pub(super) fn mute_sites(&self, tick: Tick) -> PeerSet {
         let patience_ms = self.config.cluster.dead_after_ms + BEYOND_DEATH_MS;
-        match tick - self.questions.site_said_at >= patience_ms {
-            true => self.peers.view.connected_sites(),
-            false => PeerSet::EMPTY,
-        }
+        let is_mute = |site: &PeerIndex| tick - self.questions.said_at(*site) >= patience_ms;
+        let mute = self.peers.view.connected_sites().iter().filter(is_mute);
+        mute.fold(PeerSet::EMPTY, PeerSet::with)
     }
 
     /// Answers another site's question about a timer; `None`: the answer comes from other nodes.

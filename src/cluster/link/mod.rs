@@ -259,15 +259,11 @@ impl<P: Copy> Link<P> {
     }
 
     /// For a peer that is told messages one by one (the internal HTTP API). Returns the oldest
-    /// message that is not under way and counts it as under way. `None` when there is none, when
-    /// the window is full, and while a message is under way, unless the next may leave `beside` it.
-    /// [`Link::answered`] tells the result of the oldest, [`Link::closed`] the loss of all. Do not
-    /// use it together with [`Link::write`] on one connection.
-    pub fn next_message(&mut self, now: MonoNs, beside: bool) -> Option<&[u8]> {
+    /// message that is not under way and counts it as under way. `None` when there is none, or when
+    /// the window is full. [`Link::answered`] tells the result of the oldest, [`Link::closed`] the
+    /// loss of all. Do not use it together with [`Link::write`] on one connection.
+    pub fn next_message(&mut self, now: MonoNs) -> Option<&[u8]> {
         self.take_busy(now);
-        if self.is_under_way() && !beside {
-            return None;
-        }
         // A batch that is cut at 0 bytes has one message.
         let (_, mut message) = self.queue.take(self.window())?;
         read_leb128(&mut message).expect("the queue writes a length before each message");

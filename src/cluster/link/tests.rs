@@ -374,27 +374,26 @@ fn what_is_cleared_is_told_and_its_results_are_dropped() {
 }
 
 #[test]
-fn one_message_at_a_time() {
+fn messages_one_by_one() {
     let mut link = Link::new(LIMITS);
-    assert_eq!(link.next_message(START, false), None);
+    assert_eq!(link.next_message(START), None);
     (0..3).for_each(|purpose| link.push(&[purpose as u8; 700], purpose).expect("room"));
-    assert_eq!(link.next_message(START, false), Some(&[0; 700][..]));
-    assert_eq!(link.next_message(START, false), None, "one is under way");
+    assert_eq!(link.next_message(START), Some(&[0; 700][..]));
+    assert_eq!(link.next_message(START), Some(&[1; 700][..]), "beside the first");
     link.answered(START, PeerResult::Held, |purpose, _| assert_eq!(purpose, 0));
-    assert_eq!(link.next_message(START, false), Some(&[1; 700][..]));
     link.closed();
-    assert_eq!(link.next_message(START, false), Some(&[1; 700][..]), "it was not answered");
+    assert_eq!(link.next_message(START), Some(&[1; 700][..]), "it was not answered");
     link.answered(START, PeerResult::Busy, |_, _| panic!("it is kept"));
-    assert_eq!(link.next_message(START, false), Some(&[2; 700][..]));
+    assert_eq!(link.next_message(START), Some(&[2; 700][..]));
     link.clear(|_| {});
     link.answered(START, PeerResult::Held, |_, _| panic!("it is forgotten"));
-    assert_eq!(link.next_message(START, false), None);
+    assert_eq!(link.next_message(START), None);
     link.push(&[9], 9).expect("room");
-    assert_eq!(link.next_message(START, false), Some(&[9][..]));
+    assert_eq!(link.next_message(START), Some(&[9][..]));
     link.answered(START, PeerResult::Busy, |_, _| panic!("it is kept"));
-    assert_eq!(link.next_message(START, false), None);
+    assert_eq!(link.next_message(START), None);
     assert_eq!(link.next_wake(), Some(START.plus_ms(BUSY_PAUSE_MS)));
-    assert_eq!(link.next_message(START.plus_ms(BUSY_PAUSE_MS), false), Some(&[9][..]));
+    assert_eq!(link.next_message(START.plus_ms(BUSY_PAUSE_MS)), Some(&[9][..]));
 }
 
 #[test]

@@ -262,6 +262,16 @@ mod tests {
     }
 
     #[test]
+    fn sites_prove_who_they_are_where_tokens_are_asked_for() {
+        let sites = "[auth]\ntokens_file = '/t'\n[sites]\nremote = ['site2=10.0.0.9:1']\n";
+        let refused = conflict(sites);
+        assert!(refused.contains("[sites] remote") && refused.contains("secret_file"), "{refused}");
+        let secret = format!("{sites}[cluster]\nsecret_file = '/s'");
+        assert!(parse_config(&secret, "c.toml").is_ok());
+        assert!(parse_config(&sites.replace("tokens_file = '/t'", ""), "c.toml").is_ok());
+    }
+
+    #[test]
     fn limits_that_contradict_each_other_are_refused() {
         let opaque = conflict("[limits]\nopaque_bytes_max = 2_000_000");
         assert!(opaque.contains("body_bytes_max = 1_048_576 (default)"), "{opaque}");

@@ -36,8 +36,9 @@ const UNSAYABLE: PeerResult<'static> = PeerResult::Refused(PeerRefusal::Malforme
 
 /// Most requests under way on a connection to a site that takes several at a time.
 const UNDER_WAY_MAX: usize = 512;
-/// Bytes of requests beyond which none is added in one turn.
-const TURN_BYTES_MAX: usize = 64 << 10;
+/// Bytes of requests under way beyond which none is added there. What waits in buffers tells of
+/// timers later than it was written, and they would seem to have started later.
+const UNDER_WAY_BYTES_MAX: usize = 64 << 10;
 /// Most bytes of an answer's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
@@ -61,8 +62,10 @@ pub(crate) struct HttpTalk {
     to_site: bool,
     /// Whether the other end answers questions, and takes several requests at a time.
     compares: bool,
-    /// The requests that have no answer, the oldest first.
-    under_way: VecDeque<UnderWay>,
+    /// The requests that have no answer, the oldest first, each with its bytes.
+    under_way: VecDeque<(UnderWay, usize)>,
+    /// The bytes of all these.
+    under_way_bytes: usize,
     reader: AnswerReader,
     ping_at: MonoNs,
     /// Whether the other end takes what this node says. A node of another site must have answered
@@ -82,6 +85,7 @@ impl HttpTalk {
             to_site,
             compares: false,
             under_way: VecDeque::new(),
+            under_way_bytes: 0,
             reader: AnswerReader::default(),
             ping_at: now,
             is_greeted: !to_site,
@@ -98,31 +102,41 @@ impl HttpTalk {
         link: &mut Link<Purpose>,
         out: &mut Vec<u8>,
     ) {
-        let begins = out.len();
         let far_end = FarEnd { view, to, to_site: self.to_site, compares: self.compares };
-        while self.is_greeted && self.may_add(out.len() - begins) {
-            let Some(message) = link.next_message(now.mono, self.compares) else { break };
-            self.under_way.push_back(write_request(now, &far_end, message, out));
+        while self.is_greeted && self.may_add() {
+            let Some(message) = link.next_message(now.mono) else { break };
+            let begins = out.len();
+            let request = write_request(now, &far_end, message, out);
+            self.sent(request, out.len() - begins);
         }
         let is_ping_due = now.mono >= self.ping_at && self.under_way.is_empty();
         // The refusal of what cannot be said waits for an answer.
-        if is_ping_due
-            || self.under_way.iter().all(|it| *it == UnderWay::Unsayable)
-                && !self.under_way.is_empty()
-        {
+        let has_refusals = !self.under_way.is_empty() && self.has_nothing_sent();
+        if is_ping_due || has_refusals {
             let host = &view.peers()[to.index()].address;
             let query = if self.to_site { "?members" } else { "" };
             write!(Text(out), "GET /ping{query} HTTP/1.1\r\nHost: {host}\r\n\r\n").expect("memory");
-            self.under_way.push_back(UnderWay::Ping);
+            self.sent(UnderWay::Ping, 0);
         }
     }
 
-    /// Whether another request may leave now, beside so many bytes that leave already.
-    fn may_add(&self, bytes: usize) -> bool {
+    fn sent(&mut self, request: UnderWay, bytes: usize) {
+        self.under_way.push_back((request, bytes));
+        self.under_way_bytes += bytes;
+    }
+
+    /// Whether another request may leave now.
+    fn may_add(&self) -> bool {
         match self.compares {
-            true => self.under_way.len() < UNDER_WAY_MAX && bytes < TURN_BYTES_MAX,
-            false => self.under_way.iter().all(|it| *it == UnderWay::Unsayable),
+            true => {
+                self.under_way.len() < UNDER_WAY_MAX && self.under_way_bytes < UNDER_WAY_BYTES_MAX
+            }
+            false => self.has_nothing_sent(),
         }
+    }
+
+    fn has_nothing_sent(&self) -> bool {
+        self.under_way.iter().all(|(request, _)| *request == UnderWay::Unsayable)
     }
 
     /// When [`HttpTalk::write`] has a ping to send. `None` while a request is under way.
@@ -152,8 +166,8 @@ impl HttpTalk {
         if self.compares {
             return self.received_many(now, bytes, link, &mut result);
         }
-        let asked = self.under_way.iter().find(|it| **it != UnderWay::Unsayable);
-        let Some(&asked) = asked else {
+        let mut sent = self.under_way.iter().map(|(request, _)| *request);
+        let Some(asked) = sent.find(|request| *request != UnderWay::Unsayable) else {
             return Err(LinkError::Protocol("an answer to no request"));
         };
         let asks_members = asked == UnderWay::Ping && self.to_site;
@@ -230,9 +244,10 @@ impl HttpTalk {
             return Err(SITE_REFUSES);
         }
         self.refuse_unsayable(now, link, result);
-        let Some(asked) = self.under_way.pop_front() else {
+        let Some((asked, bytes)) = self.under_way.pop_front() else {
             return Err(LinkError::Protocol("an answer to no request"));
         };
+        self.under_way_bytes -= bytes;
         self.ping_at = now.plus_ms(self.heartbeat_ms);
         match asked {
             UnderWay::Ping if self.to_site => {
@@ -266,7 +281,7 @@ impl HttpTalk {
         link: &mut Link<Purpose>,
         result: &mut impl FnMut(Purpose, PeerResult<'_>),
     ) {
-        while self.under_way.front() == Some(&UnderWay::Unsayable) {
+        while let Some((UnderWay::Unsayable, _)) = self.under_way.front() {
             self.under_way.pop_front();
             // A site of another version is not asked, and refuses nothing.
             let meaning = if self.to_site { PeerResult::Otherwise } else { UNSAYABLE };
@@ -361,9 +376,10 @@ fn write_document(
 mod tests {
     use super::*;
     use crate::base::ids::TimerId;
+    use crate::base::ranked::Replicas;
     use crate::base::time::{TICK_NS, WallMs};
     use crate::cluster::link::LinkLimits;
-    use crate::cluster::view::Membership;
+    use crate::cluster::view::{Membership, site_hash};
     use crate::timer::definition::encode_content;
     use crate::wire::peer_message::{CopyBody, Standing};
 
@@ -470,6 +486,103 @@ mod tests {
         let request = written(&mut talk, NOW, &mut link);
         assert!(!request.contains("replicas"), "{request}");
         assert!(request.contains("\"sites\":[\"home\",\"away\"],\"replication-factor\":2"));
+    }
+
+    /// A site stands in a list of before that was taken out of the files since.
+    #[test]
+    fn a_site_is_told_of_timers_of_a_site_that_is_gone() {
+        let (mut link, mut talk) = (link(), HttpTalk::new(NOW.mono, 250, true));
+        let view = view();
+        let sites = [site_hash("gone"), site_hash("home"), site_hash("away")];
+        let standing =
+            Standing { id: TimerId(9), version: 7, sequence: 1, actives: 0, list_digest: 0 };
+        let copy = TimerCopy {
+            standing,
+            is_write: true,
+            replicas: Replicas::new(),
+            factor: 2,
+            sites: sites.into_iter().collect(),
+            start_ms: 15_996,
+            interval_ms: 2_000,
+            repeat_for_ms: 4_000,
+            body: None,
+        };
+        let mut message = Vec::new();
+        PeerMessage::Copy(copy).encode(&mut message);
+        link.push(&message, Purpose::News(TimerId(9))).expect("room");
+        written(&mut talk, NOW, &mut link);
+        answered(&mut talk, &mut link, "200 OK");
+        let request = written(&mut talk, NOW, &mut link);
+        assert!(request.contains("\"sites\":[\"home\",\"away\"]"), "{request}");
+        assert!(view.name_of_site(site_hash("gone")).is_none());
+    }
+
+    /// The other site says that it compares. Then many requests are under way, and answered in
+    /// their order.
+    #[test]
+    fn a_site_that_compares_is_asked_about_many_timers_at_a_time() {
+        let (mut link, mut talk) = (link(), HttpTalk::new(NOW.mono, 250, true));
+        let question = |id: u64| {
+            let (id, version, sequence) = (TimerId(id), 7, 3);
+            let mut message = Vec::new();
+            PeerMessage::Standing(Standing { id, version, sequence, actives: 0, list_digest: 0 })
+                .encode(&mut message);
+            message
+        };
+        for id in 1..=3 {
+            link.push(&question(id), Purpose::Question { id: TimerId(id), life: 0 }).expect("room");
+        }
+        push_copy(&mut link, &view(), 4);
+        written(&mut talk, NOW, &mut link);
+        let members =
+            format!("HTTP/1.1 200 OK\r\n{COMPARES_HEADER}Content-Length: 10\r\n\r\nsite away\n");
+        talk.received(NOW.mono, members.as_bytes(), &mut link, |_, _| ()).expect("an answer");
+        let requests = written(&mut talk, NOW, &mut link);
+        let asked = |id: u64| format!("GET /ping?standing={id:016x}-0000000000000007-3-");
+        assert!((1..=3).all(|id| requests.contains(&asked(id))), "{requests}");
+        assert!(requests.contains("PUT /timers/0000000000000004-2 "), "{requests}");
+        let answers =
+            [SiteAnswer::Held, SiteAnswer::Later(Box::from(&b"copy"[..])), SiteAnswer::Ahead];
+        let mut bytes = Vec::new();
+        for answer in &answers {
+            let (header, body) = (answer.header(), answer.body());
+            let length = body.len();
+            write!(Text(&mut bytes), "HTTP/1.1 200 OK\r\n{header}Content-Length: {length}\r\n\r\n")
+                .expect("memory");
+            bytes.extend_from_slice(body);
+        }
+        bytes.extend_from_slice(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        let mut results = Vec::new();
+        for part in bytes.chunks(7) {
+            talk.received(NOW.mono, part, &mut link, |purpose, result| {
+                results.push(format!("{purpose:?} {result:?}"));
+            })
+            .expect("answers");
+        }
+        let of = |id: u64| format!("Question {{ id: {:?}, life: 0 }}", TimerId(id));
+        let found = format!("{:?}", PeerResult::Found(b"copy"));
+        let wanted = [
+            format!("{} Held", of(1)),
+            format!("{} {found}", of(2)),
+            format!("{} Ahead", of(3)),
+            format!("News({:?}) Held", TimerId(4)),
+        ];
+        assert_eq!(results, wanted);
+        assert!(link.is_empty());
+    }
+
+    #[test]
+    fn a_site_of_another_version_is_not_asked() {
+        let (mut link, mut talk) = (link(), HttpTalk::new(NOW.mono, 250, true));
+        let standing =
+            Standing { id: TimerId(1), version: 7, sequence: 3, actives: 0, list_digest: 0 };
+        let mut message = Vec::new();
+        PeerMessage::Standing(standing).encode(&mut message);
+        link.push(&message, Purpose::News(TimerId(1))).expect("room");
+        written(&mut talk, NOW, &mut link);
+        assert_eq!(answered(&mut talk, &mut link, "200 OK"), [""; 0]);
+        assert!(written(&mut talk, NOW, &mut link).starts_with("GET /ping?members "));
+        assert_eq!(answered(&mut talk, &mut link, "200 OK"), ["Otherwise"]);
     }
 
     #[test]

@@ -123,8 +123,13 @@ pub struct Questions {
     pub started_at: Tick,
     /// Until when this core asks about everything that comes due.
     pub fresh_until: Tick,
-    /// When another site last answered a question, or this core last came back.
-    pub site_said_at: Tick,
+    /// Whether other sites are asked, too: this core was away for so long that they may have gone
+    /// on without it.
+    pub asks_sites: bool,
+    /// When this core last came back.
+    back_at: Tick,
+    /// When other sites last answered a question, since then.
+    said: Vec<(PeerIndex, Tick)>,
     /// Counts long absences. An answer to a question from before an absence says nothing.
     pub life: u8,
     /// The tick of the last portion.
@@ -139,7 +144,7 @@ impl Questions {
     /// A core that starts, with nothing asked.
     pub fn new(tick: Tick, limits: &ClusterLimits) -> Self {
         let fresh_until = tick + 2 * limits.dead_after_ms;
-        Self { started_at: tick, fresh_until, site_said_at: tick, ..Self::default() }
+        Self { started_at: tick, fresh_until, ..Self::default() }
     }
 
     /// Whether this core has started, or was away for long, so lately that other nodes may know
@@ -166,8 +171,10 @@ impl Questions {
 
     /// Notes that this core got no time. After a `long` absence no answer from before counts.
     pub fn was_away(&mut self, tick: Tick, is_long: bool) {
+        self.asks_sites = is_long || self.asks_sites && !self.is_idle();
         self.walk = Some(Slot(0));
-        self.site_said_at = tick;
+        self.back_at = tick;
+        self.said.clear();
         if !is_long {
             return;
         }
@@ -180,6 +187,18 @@ impl Questions {
             question.absences = question.absences.saturating_add(1);
             question.since = tick;
         }
+    }
+
+    /// Notes that another site has answered a question.
+    pub fn note_said(&mut self, site: PeerIndex, tick: Tick) {
+        self.said.retain(|(known, _)| *known != site);
+        self.said.push((site, tick));
+    }
+
+    /// When another site last answered a question, or since when it may have.
+    pub fn said_at(&self, site: PeerIndex) -> Tick {
+        let said = self.said.iter().find(|(known, _)| *known == site);
+        said.map_or(self.back_at, |(_, at)| *at)
     }
 
     /// Begins the portion of a tick. Returns whether there is something to ask in this tick.
