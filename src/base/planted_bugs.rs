@@ -272,7 +272,7 @@ impl Bug {
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.
-    pub const CLUSTER: [Bug; 25] = [
+    pub const CLUSTER: [Bug; 26] = [
         Bug::SkipOneReplica,
         Bug::DoNotTellReplicasOfPop,
         Bug::DropTombstonesAtRestart,
@@ -285,6 +285,7 @@ impl Bug {
         Bug::TombstoneOffTheListAnswersReads,
         Bug::TombstoneNotHeldForSites,
         Bug::SiteMembersUnknown,
+        Bug::ReturningSiteAsksNoSite,
         Bug::WokenCorePopsUnheard,
         Bug::LearnFutureVersion,
         Bug::RefusalCountsAsAnswered,

@@ -294,7 +294,7 @@ impl View {
     /// are still configured.
     pub fn sites_ahead(&self, sites: &Sites) -> u8 {
         let Some(own) = sites.rank_of(self.local_site()) else { return 0 };
-        let ahead = sites.as_slice()[..usize::from(own)].iter();
+        let ahead = sites.as_slice().iter().take(usize::from(own));
         ahead.filter(|site| self.peer_of_site(**site).is_some()).count() as u8
     }
 

@@ -18,7 +18,6 @@ use crate::base::ids::{PeerIndex, PeerSet, SiteHash, Slot};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::Sites;
 use crate::base::time::{Now, Tick};
-use crate::cluster::view::PeerKind;
 use crate::timer::definition::{Content, spread_ms};
 use crate::timer::schedule::Schedule;
 use crate::timer::version::StateKey;
@@ -184,7 +183,7 @@ impl Shard {
 
     /// Whether a peer is another site.
     pub(super) fn is_site(&self, peer: PeerIndex) -> bool {
-        matches!(self.peers.view.peers()[peer.index()].kind, PeerKind::Site(_))
+        self.peers.view.connected_sites().contains(peer)
     }
 
     /// Takes a later state that another site told in answer to a question.

@@ -263,7 +263,7 @@ mod tests {
     fn each_alarm_counts_its_own() {
         let meters = CoreMeters::default();
         let counts = |meters: &CoreMeters| ALARMS.map(|alarm| (alarm.count)(meters));
-        assert_eq!(counts(&meters), [0; 13]);
+        assert_eq!(counts(&meters), [0; 14]);
         meters.peer_twins.set(1);
         meters.peer_same_instance.set(2);
         meters.peer_refusals.set(3);
@@ -277,6 +277,7 @@ mod tests {
         meters.journal_stalls.set(11);
         meters.journal_clock_behind_ms.set(12);
         meters.requests_of_unknown_token.set(13);
-        assert_eq!(counts(&meters), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]);
+        meters.site_refusals.set(14);
+        assert_eq!(counts(&meters), [1, 2, 3, 4, 14, 5, 6, 7, 8, 9, 10, 11, 12, 13]);
     }
 }
