@@ -219,6 +219,8 @@ pub enum Bug {
     /// A node that has just started takes a process that says nothing for dead as soon as any other
     /// node does.
     SilenceAtStartIsDeath = 171,
+    /// A site that returns with its journals pops without asking the other sites.
+    ReturningSiteAsksNoSite = 172,
 }
 
 impl Bug {
@@ -273,7 +275,7 @@ impl Bug {
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.
-    pub const CLUSTER: [Bug; 25] = [
+    pub const CLUSTER: [Bug; 26] = [
         Bug::SkipOneReplica,
         Bug::DoNotTellReplicasOfPop,
         Bug::DropTombstonesAtRestart,
@@ -286,6 +288,7 @@ impl Bug {
         Bug::TombstoneOffTheListAnswersReads,
         Bug::TombstoneNotHeldForSites,
         Bug::SiteMembersUnknown,
+        Bug::ReturningSiteAsksNoSite,
         Bug::WokenCorePopsUnheard,
         Bug::LearnFutureVersion,
         Bug::RefusalCountsAsAnswered,

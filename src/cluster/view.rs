@@ -284,7 +284,18 @@ impl View {
         }
         let stays = held.as_slice().iter().filter(|site| self.sites.contains(**site));
         let added = self.sites.as_slice().iter().filter(|site| !held.contains(**site));
-        stays.chain(added).copied().collect()
+        // A site that took the timer first comes first. All sites add others in one order.
+        let mut added: Vec<SiteHash> = added.copied().collect();
+        added.sort_unstable_by_key(|site| (*site != self.local_site() || !held.is_empty(), site.0));
+        stays.copied().chain(added).collect()
+    }
+
+    /// Returns how many sites pop a timer before this one: those before it in the timer's list that
+    /// are still configured.
+    pub fn sites_ahead(&self, sites: &Sites) -> u8 {
+        let Some(own) = sites.rank_of(self.local_site()) else { return 0 };
+        let ahead = sites.as_slice().iter().take(usize::from(own));
+        ahead.filter(|site| self.peer_of_site(**site).is_some()).count() as u8
     }
 
     /// Returns the node with this name, former members included.

@@ -21,7 +21,7 @@ pub(crate) fn names<'v>(view: &'v View, nodes: &[NodeHash]) -> Vec<&'v str> {
 
 /// Calls `write` with the document of a copy. `replicas` are the names to write; another site gets
 /// none. `factor` is given where the path does not tell it. Sites that are no longer configured are
-/// left out.
+/// left out: what a record remembers of the others stays true.
 pub(crate) fn with_document(
     now: Now,
     view: &View,
@@ -43,7 +43,10 @@ pub(crate) fn with_document(
     // An original names at least its own site.
     let local = [view.local_site()];
     let sites = if copy.sites.is_empty() { &local[..] } else { copy.sites.as_slice() };
-    let sites: Vec<&str> = sites.iter().filter_map(|site| view.name_of_site(*site)).collect();
+    let mut sites: Vec<&str> = sites.iter().filter_map(|site| view.name_of_site(*site)).collect();
+    // This site holds the timer, whatever it was called when the timer was written.
+    let own = view.name_of_site(view.local_site()).filter(|own| !sites.contains(own));
+    sites.extend(own);
     write(&InternalTimer {
         now: now.wall,
         // The start counts from the present tick, not from the next one. So the start is told up to

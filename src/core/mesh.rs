@@ -26,6 +26,7 @@ use crate::timer::version::Version;
 use crate::wire::dead_letter::LetterUse;
 use crate::wire::peer_message::{PeerMessage, decode_message};
 use crate::wire::resync_json::Reference;
+use crate::wire::site_question::SiteQuestion;
 use crate::wire::timer_action::TimerAction;
 
 use crate::core::gather::PageAsked;
@@ -58,6 +59,8 @@ pub enum Remote {
     Forget(Box<[Reference]>),
     /// The question for one shard's part of a page of a list.
     List(Box<[u8]>),
+    /// Another site's question about a timer.
+    Compare(SiteQuestion),
     /// The question for a whole page. The core that keeps the asking node's cursor gets it.
     Page(PageAsked),
 }
@@ -87,6 +90,7 @@ impl Remote {
             Request::Collect(ask) => Remote::Collect(ask),
             Request::Forget(references) => Remote::Forget(references.into()),
             Request::List(ask) => Remote::List(ask.into()),
+            Request::Compare(question) => Remote::Compare(question),
         }
     }
 
@@ -110,6 +114,7 @@ impl Remote {
             Remote::Collect(ask) => Request::Collect(*ask),
             Remote::Forget(references) => Request::Forget(references),
             Remote::List(ask) => Request::List(ask),
+            Remote::Compare(question) => Request::Compare(*question),
             Remote::Page(_) => unreachable!("a core puts a page together itself"),
         }
     }

@@ -191,6 +191,7 @@ impl Core {
             | Request::Letter(target, ..) => self.shards.owner(target.id),
             Request::Conditional(ask) => self.shards.owner(ask.target.id),
             Request::Merge(copy) => self.shards.owner(copy.standing.id),
+            Request::Compare(question) => self.shards.owner(question.id),
             Request::Collect(_) | Request::Forget(_) | Request::List(_) => {
                 unreachable!("every shard is asked for its own part")
             }
@@ -555,6 +556,12 @@ impl Core {
     pub fn peer_disowns(&mut self, now: Now, peer: PeerIndex) {
         let (peering, _, _, mut behind) = self.parts(now);
         peering.disowned_by(&mut behind, peer);
+    }
+
+    /// Tells that another site refused a dial: it does not know this node.
+    pub fn peer_shuts_out(&mut self, now: Now, peer: PeerIndex) {
+        let (peering, _, _, mut behind) = self.parts(now);
+        peering.shut_out_by(&mut behind, peer);
     }
 
     /// Tells that a dial failed, or that the dialled connection is gone. The call is ignored after

@@ -443,6 +443,9 @@ meters! {
     peer_connections_shed: Counter,
     /// Connections with nodes that are no members, or another than the one dialled.
     peer_strangers: Counter,
+    /// Copies that another site did not take, and refusals of this node by a site that has refused
+    /// it for 10 s.
+    site_refusals: Counter,
     /// Connections and requests between nodes refused because one end does not prove that it knows
     /// the cluster's secret.
     peer_unproven: Counter,

@@ -205,6 +205,7 @@ fn publish_peers(meters: &CoreMeters, core: &Core, sockets: &PeerSockets) {
     meters.peer_protocol_errors.set(peers.broken);
     meters.peer_connections_shed.set(peers.shed + sockets.shed);
     meters.peer_strangers.set(peers.strangers);
+    meters.site_refusals.set(peers.site_refusals);
     meters.peer_unproven.set(peers.unproven + sockets.unproven);
     meters.peer_tls_connections.set(sockets.secured() as u64);
     meters.peer_plain_refused.set(peers.plain);

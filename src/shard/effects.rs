@@ -17,6 +17,7 @@ use crate::wire::dead_letter::LetterUse;
 use crate::wire::jobs::JobReport;
 use crate::wire::peer_message::{PeerMessage, PeerResult, TimerCopy};
 use crate::wire::resync_json::Reference;
+use crate::wire::site_question::{SiteAnswer, SiteQuestion};
 use crate::wire::timer_action::TimerAction;
 use crate::wire::timer_count::Numbers;
 use crate::wire::timer_list::ListedState;
@@ -60,6 +61,8 @@ pub enum Request<'a> {
     Forget(&'a [Reference]),
     /// Asks for a part of a page of `GET /timers`: a question of `wire::timer_list`.
     List(&'a [u8]),
+    /// Another site asks how far this one is with a timer.
+    Compare(SiteQuestion),
 }
 
 /// A dead letter that is about to be tried again or deleted.
@@ -550,27 +553,6 @@ pub enum Answer {
     Internal(Box<Internal>),
 }
 
-impl Answer {
-    /// Bytes that the answer holds beyond itself: content of timers.
-    pub fn heap_bytes(&self) -> usize {
-        match self {
-            Answer::Found(view) => view.uri.len() + view.opaque.len() + view.attributes.len(),
-            Answer::Internal(internal) => match &**internal {
-                Internal::Part(part) => part.timers.iter().map(|timer| timer.copy.len()).sum(),
-                Internal::Page { body, .. } => body.len(),
-                Internal::Accepted | Internal::Letter(_) => 0,
-                Internal::ListPart(part) => part.as_ref().map_or(0, |part| part.len()),
-                Internal::List(page) => page.bytes,
-                // Some hundred names.
-                Internal::Count(_) | Internal::JobBegun(_) | Internal::Jobs(_) => 0,
-            },
-            Answer::Done { .. } | Answer::Identified(_) | Answer::NotFound | Answer::Refused(_) => {
-                0
-            }
-        }
-    }
-}
-
 /// What is answered to the write of a timer whose id a name or a key made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Identified {
@@ -606,6 +588,8 @@ pub enum Internal {
     /// What one shard adds to a page of a list, as `wire::timer_list` has it; `None`: the shard was
     /// not reached, or does not answer such questions.
     ListPart(Option<Box<[u8]>>),
+    /// What another site is answered about a timer: 200.
+    Compared(SiteAnswer),
     /// A page of a list: 200.
     List(ListPage),
     /// Numbers of timers: 200.

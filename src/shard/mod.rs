@@ -33,6 +33,7 @@
 //!   other as methods.
 
 mod actions;
+mod answer_bytes;
 mod calendars;
 mod collect;
 mod conditions;
@@ -61,6 +62,7 @@ mod records;
 mod reports;
 pub(crate) mod requesters;
 mod requests;
+mod sites;
 pub(crate) mod tag_counts;
 pub(crate) mod told;
 mod unwritten;

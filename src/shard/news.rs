@@ -119,7 +119,7 @@ impl Shard {
                 self.fetch_for_end(now.mono.tick_floor(), peer, (id, life), result);
             }
             (Purpose::Question { id, life }, result) => {
-                self.question_result(now, peer, (id, life), result);
+                self.question_result(now, peer, (id, life), result, outbox);
             }
             (Purpose::Write(key), Some(result)) => {
                 self.write_result(now, peer, key, result, outbox);

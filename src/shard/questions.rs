@@ -15,7 +15,8 @@
 //! in its first seconds.
 //!
 //! A core that was away asks in portions about everything that it holds. It asks at once about a
-//! timer that comes due before its portion. The core has heard of a timer when every node that may
+//! timer that comes due before its portion. It asks other sites that hold the timer, too
+//! ([`crate::shard::sites`]). The core has heard of a timer when every node that may
 //! have taken writes of the timer meanwhile has answered, or is dead by the core's own count. Until
 //! then the timer does not pop and answers no read.
 //!
@@ -164,7 +165,9 @@ impl Shard {
                     stood_in(self.peers.not_dead()).union(stood_in(view.new_nodes().minus(gone)))
                 }
             };
-            return frames(view.peers_of(&placement.replicas).union(stood_in)).minus(gone);
+            let sites = if is_unheard { self.sites_to_ask(record) } else { PeerSet::EMPTY };
+            let holders = view.peers_of(&placement.replicas).union(stood_in);
+            return frames(holders).union(sites).minus(gone);
         }
         let since_due_ms = tick - self.records.due(record);
         let promotion = self.config.cluster.promotion;
@@ -192,7 +195,8 @@ impl Shard {
         let limits = &self.config.cluster;
         let (waiting, until) = match question.is_unheard {
             true => {
-                let waiting = question.waiting.minus(self.dead_for_certain(tick));
+                let silent = self.dead_for_certain(tick).union(self.mute_sites(tick));
+                let waiting = question.waiting.minus(silent);
                 (waiting, question.since + limits.dead_after_ms + BEYOND_DEATH_MS)
             }
             // Just after the start and after an absence, live peers may not be connected yet.
@@ -264,9 +268,17 @@ impl Shard {
         peer: PeerIndex,
         (id, life): (TimerId, u8),
         result: Option<PeerResult<'_>>,
+        outbox: &mut Outbox,
     ) {
         let tick = now.mono.tick_floor();
         let is_current = life == self.questions.life;
+        if is_current && result.is_some() && self.is_site(peer) {
+            self.questions.note_said(peer, tick);
+        }
+        let later = match result {
+            Some(PeerResult::Found(bytes)) if is_current => Some(bytes),
+            _ => None,
+        };
         let Some(question) = self.questions.open.get_mut(&id.0).filter(|_| is_current) else {
             return;
         };
@@ -285,10 +297,14 @@ impl Shard {
                 question.waiting = question.waiting.without(peer);
                 question.is_known = true;
             }
-            Some(PeerResult::Ahead) => question.note_ahead(tick, peer),
+            // What it tells is taken, and it is asked about that.
+            Some(PeerResult::Ahead | PeerResult::Found(_)) => question.note_ahead(tick, peer),
             _ => {}
         }
         let is_over = question.waiting.is_empty();
+        if let Some(later) = later {
+            return self.take_later(now, later, outbox);
+        }
         if result == Some(PeerResult::Ahead)
             && let Some(slot) = self.find(id)
         {

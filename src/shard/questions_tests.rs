@@ -177,11 +177,23 @@ fn an_answer_that_was_under_way_when_its_rank_went_on_does_not_count() {
         let question = shard.questions.open[&ID.0];
         assert_eq!((question.outdated, question.waiting), (asked, only(asker)));
         let life = shard.questions.life;
-        shard.question_result(now, asker, (ID, life), Some(PeerResult::Held));
+        shard.question_result(
+            now,
+            asker,
+            (ID, life),
+            Some(PeerResult::Held),
+            &mut Outbox::default(),
+        );
         let waiting = if was_asked { only(asker) } else { PeerSet::EMPTY };
         assert_eq!(shard.questions.open[&ID.0].waiting, waiting);
         assert!(shard.questions.open[&ID.0].outdated.is_empty(), "the next one counts");
-        shard.question_result(now, asker, (ID, life), Some(PeerResult::Held));
+        shard.question_result(
+            now,
+            asker,
+            (ID, life),
+            Some(PeerResult::Held),
+            &mut Outbox::default(),
+        );
         assert!(shard.questions.open[&ID.0].waiting.is_empty());
     }
 }
@@ -202,7 +214,7 @@ fn an_answer_ends_the_waiting_unless_it_says_that_more_is_to_be_told() {
         let (_, record) = held(shard);
         let question = Question::new(record.key(), only(asked), Tick(0));
         shard.questions.open.insert(ID.0, Question { asked: only(asked), ..question });
-        shard.question_result(now, asked, (ID, life), result);
+        shard.question_result(now, asked, (ID, life), result, &mut Outbox::default());
         let open = shard.questions.open.get(&ID.0);
         assert_eq!(open.is_none(), is_answered, "{life} {result:?}");
         if let Some(question) = open {

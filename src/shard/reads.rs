@@ -292,6 +292,10 @@ impl Shard {
             Reader::Client(from) => (from, None),
             Reader::Letter(from, wanted) => (from, Some(wanted)),
             Reader::Condition(key) => return self.condition_read(now, key, latest, outbox),
+            Reader::Site(from, asked) => {
+                let answer = self.compared(now, asked, latest);
+                return outbox.reply(from, answer);
+            }
         };
         if let Some(answer) = self.conclude(now, (from, wanted), latest, outbox) {
             // What is read need not be on the disk. What is promised must be.
@@ -354,7 +358,12 @@ impl Shard {
         }
         let newest = waiting.doubtful.map(|(newest, _)| newest);
         let is_doubtful = copy.is_write || newest.is_some_and(|newest| newest > key);
-        if waiting.takes_doubtful || !is_doubtful {
+        // Another site takes whatever is later than what it holds, and asks again.
+        let is_news = match waiting.from {
+            Reader::Site(_, asked) => key > StateKey::of(asked.version, asked.sequence),
+            _ => false,
+        };
+        if waiting.takes_doubtful || !is_doubtful || is_news {
             return Some(Latest::Told(copy));
         }
         if newest.is_none_or(|newest| newest < key) {

@@ -112,6 +112,7 @@ impl Shard {
 
     /// Offers or moves one timer.
     fn look_at(&mut self, tick: Tick, slot: Slot, offer_to: PeerSet, outbox: &mut Outbox) {
+        self.follow_sites(slot);
         let record = *self.records.get(slot);
         self.offer_to_sites(slot, offer_to, outbox);
         if let Some(lacking) = self.reconcile.lacking.remove(&record.id.0)

@@ -69,6 +69,7 @@ impl Shard {
                 Ok(self.read(now, from, (target, Some((wanted, version))), outbox))
             }
             Request::Merge(copy) => self.merge(now, &copy, outbox).map(Some),
+            Request::Compare(asked) => Ok(self.compare(now, from, asked, outbox)),
             Request::Collect(ask) => self.ask_for_page(now, from, ask, outbox),
             Request::Forget(references) => Ok(Some(self.forget_references(now, references))),
             Request::List(ask) => {
@@ -345,7 +346,8 @@ impl Shard {
             let held = self.records.placement_of(held);
             extras = extras.union(view.peers_of(&held.replicas));
             if !held.sites.is_empty() {
-                plan.placement = self.placement(plan.placement.replicas, held.sites, factor);
+                let sites = self.present_sites(&held.sites);
+                plan.placement = self.placement(plan.placement.replicas, sites, factor);
             }
         }
         let away = self.lately_full().union(self.peers.back_lately(self.turns.at));
@@ -388,7 +390,7 @@ impl Shard {
             actives: replicas.all_ranks(),
             confirmed: 0,
             own: replicas.rank_of(self.peers.own_hash()),
-            sites_ahead: sites.rank_of(self.peers.view.local_site()).unwrap_or(0),
+            sites_ahead: self.peers.view.sites_ahead(&sites),
         }
     }
 

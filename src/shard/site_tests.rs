@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::Shard;
 use super::effects::{
-    Answer, CallbackOutcome, Condition, Conditional, Dialect, Event, Outbox, Purpose, Request,
-    Target, ToPeer,
+    Answer, CallbackOutcome, Condition, Conditional, Dialect, Event, Internal, Outbox, Purpose,
+    Refusal, Request, Target, ToPeer,
 };
 use super::harness_tests::{FROM, START_MS, config, tell};
 use crate::base::ids::{PeerIndex, TimerId};
@@ -16,8 +16,9 @@ use crate::base::time::{MonoNs, Now, TICK_NS, WallMs};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::{Membership, PeerKind, View};
 use crate::timer::definition::{Definition, encode_content};
-use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult, TimerCopy};
+use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy};
 use crate::wire::peer_message::{decode_message, decode_result};
+use crate::wire::site_question::{SiteAnswer, SiteQuestion};
 use crate::wire::timer_action::TimerAction;
 
 /// Nodes 0 and 1 are the first site, 2 and 3 the second.
@@ -166,18 +167,40 @@ impl Sites {
         (peer, purpose): (PeerIndex, Purpose),
         bytes: &[u8],
     ) {
-        let message = decode_message(&mut &bytes[..]).expect("encoded by a shard");
-        let PeerMessage::Copy(copy) = message else { panic!("a site is told copies: {message:?}") };
-        let copy = TimerCopy { replicas: Replicas::new(), is_write: false, ..copy };
-        self.handle(to, Event::Request { from: FROM, request: Request::Merge(copy) });
-        let result = match self.answers.pop() {
+        let request = match decode_message(&mut &bytes[..]).expect("encoded by a shard") {
+            PeerMessage::Copy(copy) => {
+                let replicas = Replicas::new();
+                Request::Merge(TimerCopy { replicas, is_write: false, ..copy })
+            }
+            PeerMessage::Standing(Standing { id, version, sequence, .. }) => {
+                let site = self.views[node].local_site();
+                Request::Compare(SiteQuestion { id, version, sequence, site })
+            }
+            other => panic!("a site is told copies, and asked: {other:?}"),
+        };
+        self.handle(to, Event::Request { from: FROM, request });
+        let answer = self.answers.pop();
+        let result = match &answer {
             Some(Answer::Done { .. }) => PeerResult::Held,
+            Some(Answer::Internal(internal)) => match &**internal {
+                Internal::Compared(SiteAnswer::Held) => PeerResult::Held,
+                Internal::Compared(SiteAnswer::Wanted) => PeerResult::Wanted,
+                Internal::Compared(SiteAnswer::Ahead) => PeerResult::Ahead,
+                Internal::Compared(SiteAnswer::Later(copy)) => PeerResult::Found(copy),
+                other => panic!("{other:?}"),
+            },
+            Some(Answer::Refused(Refusal::NoReplica)) => return self.unheard(node, peer, purpose),
             other => {
                 assert!(matches!(other, Some(Answer::Refused(_))), "{other:?}");
                 PeerResult::Refused(PeerRefusal::Full)
             }
         };
         self.handle(node, Event::PeerResult { peer, purpose, result });
+    }
+
+    /// A link would ask again.
+    fn unheard(&mut self, node: usize, peer: PeerIndex, purpose: Purpose) {
+        self.handle(node, Event::PeerUnheard { peer, purpose });
     }
 
     fn run_until(&mut self, second: u64) {
@@ -536,3 +559,6 @@ fn a_pop_that_another_site_made_before_it_heard_of_a_pause_stays_made() {
         sites.audit();
     }
 }
+
+#[path = "site_return_tests.rs"]
+mod returns;

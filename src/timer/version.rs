@@ -55,6 +55,13 @@ pub struct StateKey {
     pub sequence: u64,
 }
 
+impl StateKey {
+    /// The key of these numbers, as a message has them.
+    pub fn of(version: u64, sequence: u64) -> Self {
+        Self { version: Version(version), sequence }
+    }
+}
+
 /// Whether a state with key `incoming` replaces the held state. Equal keys are the same state, so
 /// nothing is replaced.
 pub fn supersedes(incoming: StateKey, held: Option<StateKey>) -> bool {

@@ -5,6 +5,7 @@
 
 use crate::base::ids::TimerId;
 use crate::base::limits::REPLICATION_FACTOR_MAX;
+use crate::wire::site_question::SiteQuestion;
 use crate::wire::timer_action::TimerAction;
 
 /// Most bytes of an id that [`write_public_id`] writes: 16 + 1 + 2 + 1 + 16.
@@ -62,6 +63,8 @@ pub enum TimerPath {
     Job(u64),
     /// `/ping`.
     Ping,
+    /// `/ping?standing=...`: another site asks about a timer. No path alone says so.
+    Compare(SiteQuestion),
     /// `/timestamps`.
     Timestamps,
     /// Any other path, or a `/timers/...` path that holds no id. The service answers 404.

@@ -58,6 +58,8 @@ pub struct Cluster {
     admin_port: u16,
     /// For each place, more lines for the end of its local file.
     more: Vec<String>,
+    /// The order of the sites in the files, where each place is one.
+    listed_sites: Vec<usize>,
     processes: Vec<Option<Child>>,
     /// Places whose processes are frozen. They are thawed before they are ended.
     frozen: HashSet<usize>,
@@ -105,6 +107,7 @@ impl Cluster {
             binds: at(port).collect(),
             admin_port: free_port(),
             more: vec![String::new(); PLACES],
+            listed_sites: (0..PLACES).collect(),
             processes: (0..PLACES).map(|_| None).collect(),
             frozen: HashSet::new(),
             setup,
@@ -140,6 +143,12 @@ impl Cluster {
         self.more[place] = lines.to_owned();
     }
 
+    /// Sets the sites that files list, in this order. A node reads them at its next start, or when
+    /// [`Cluster::reload_local`] writes its files.
+    pub fn set_sites(&mut self, places: &[usize]) {
+        self.listed_sites = places.to_vec();
+    }
+
     /// Returns the lines of [`Cluster::set_local`].
     pub fn local_of(&self, place: usize) -> &str {
         &self.more[place]
@@ -149,6 +158,7 @@ impl Cluster {
     pub fn reload_local(&mut self, place: usize, lines: &str) {
         self.set_local(place, lines);
         replace(&self.file(place, "local"), &self.local_file(place));
+        replace(&self.file(place, "shared"), &self.shared_file(place));
         self.signal(place, "HUP");
     }
 
@@ -300,7 +310,7 @@ impl Cluster {
         let mut text = String::new();
         if self.setup.sites {
             write!(text, "[sites]\nlocal_site = site{}\n", place + 1).expect("memory");
-            for other in (0..PLACES).filter(|other| *other != place) {
+            for &other in self.listed_sites.iter().filter(|other| **other != place) {
                 let remote = &self.names[other];
                 writeln!(text, "remote_site = site{}={remote}", other + 1).expect("memory");
             }

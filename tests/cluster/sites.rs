@@ -18,6 +18,8 @@ pub const STORIES: &[Story] = &[
     ("timers_are_updated_through_another_site", timers_are_updated_through_another_site),
     ("a_site_is_known_by_one_of_its_nodes", a_site_is_known_by_one_of_its_nodes),
     ("deletes_outlive_a_cut_between_sites", deletes_outlive_a_cut_between_sites),
+    ("a_killed_site_pops_nothing_that_ended", a_killed_site_pops_nothing_that_ended),
+    ("a_list_of_sites_shrinks_and_grows", a_list_of_sites_shrinks_and_grows),
 ];
 
 const ALL: [usize; 4] = [0, 1, 2, 3];
@@ -96,7 +98,21 @@ fn two_sites() -> (Cluster, Switch, Sink) {
 
 /// Starts two such sites with this setup.
 pub fn two_sites_with(setup: Setup) -> (Cluster, Switch, Sink) {
-    let (mut cluster, switch) = Switch::between(Setup { two_sites: true, ..setup });
+    meet(Switch::between(Setup { two_sites: true, ..setup }))
+}
+
+/// Starts two such sites whose nodes have data directories.
+fn two_sites_with_journals() -> (Cluster, Switch, Sink) {
+    let (mut cluster, switch) = Switch::between(Setup { two_sites: true, ..Setup::default() });
+    for place in ALL {
+        let directory = cluster.folder().join(format!("data{place}"));
+        let lines = format!("\n[journal]\ndata_dir = {}\n", directory.display());
+        cluster.set_local(place, &lines);
+    }
+    meet((cluster, switch))
+}
+
+fn meet((mut cluster, switch): (Cluster, Switch)) -> (Cluster, Switch, Sink) {
     cluster.begin(&ALL);
     let sink = Sink::on(SocketAddr::new(switch.sinks, 0), |_| 200);
     // A timer through each node reaches the site of the others.
@@ -162,4 +178,92 @@ fn deletes_outlive_a_cut_between_sites() {
     thread::sleep(Duration::from_secs(12));
     assert_eq!(sink.pops().len(), before, "none comes back");
     assert!(ALL.into_iter().all(is_gone), "none comes back");
+}
+
+/// The nodes of a site are killed and come back with their journals. Meanwhile the other site has
+/// popped, deleted and replaced what is due.
+fn a_killed_site_pops_nothing_that_ended() {
+    let (mut cluster, switch, sink) = two_sites_with_journals();
+    let new = Sink::on(SocketAddr::new(switch.sinks, 0), |_| 200);
+    let timers = Timers::hundred(&cluster, &[0, 1], Order::once(8_000).factor(2), &sink);
+    cluster.await_copies(&[2, 3], &timers);
+    [0, 1].iter().for_each(|place| cluster.kill(*place));
+    let later = Order::once(600_000).factor(2);
+    for (number, timer) in timers.all.iter().enumerate() {
+        let place = 2 + number / 3 % 2;
+        let answer = match number % 3 {
+            0 => continue,
+            1 => cluster.request(place, "DELETE", &timer.location, ""),
+            _ => {
+                let document = later.document(&new.uri(&timer.path), "new");
+                cluster.request(place, "PUT", &timer.location, &document)
+            }
+        };
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+    timers.expect_none_due();
+    // The site that took them would pop them at once, the other one pops them 4 s later.
+    let left = timers.all.len().div_ceil(3);
+    until("the other site to pop what is left", || (sink.pops().len() == left).then_some(()));
+    [0, 1].iter().for_each(|place| cluster.start(*place));
+    let is_level = |place: usize| {
+        let status =
+            |number: usize| cluster.request(place, "GET", &timers.all[number].location, "").status;
+        (0..timers.all.len())
+            .all(|number| status(number) == if number % 3 == 2 { 200 } else { 404 })
+    };
+    until("the site to know", || [0, 1].into_iter().all(is_level).then_some(()));
+    // Longer than a site waits that has heard nothing.
+    thread::sleep(Duration::from_secs(9));
+    assert_eq!(sink.pops().len(), left, "nothing pops that was popped, deleted or replaced");
+    assert_eq!(new.pops().len(), 0);
+}
+
+/// The site in the middle of the lists is stopped and taken out, then comes back as the last of the
+/// lists: what was written before is told between the others all the time, and the site that was
+/// away has everything.
+fn a_list_of_sites_shrinks_and_grows() {
+    let mut cluster = four_sites();
+    let sink = Sink::ok();
+    let order = Order::once(600_000).factor(1);
+    let timers = Timers::hundred(&cluster, &ALL, order, &sink);
+    let sees = |cluster: &Cluster, places: &[usize], number: usize, status: u16| {
+        let location = &timers.all[number].location;
+        until("a site to be told", || {
+            let is_told =
+                |place: &usize| cluster.request(*place, "GET", location, "").status == status;
+            places.iter().all(is_told).then_some(())
+        });
+    };
+    (0..timers.all.len()).for_each(|number| sees(&cluster, &ALL, number, 200));
+    cluster.kill(1);
+    cluster.set_sites(&[0, 2, 3]);
+    [0, 2, 3].iter().for_each(|place| cluster.reload_local(*place, ""));
+    for number in 0..12 {
+        let place = [0, 2, 3][number % 3];
+        let answer = cluster.request(place, "DELETE", &timers.all[number].location, "");
+        assert_eq!(answer.status, 200, "{answer:?}");
+        sees(&cluster, &[0, 2, 3], number, 404);
+    }
+    // It runs again with its file of before. Nobody takes it for a site.
+    cluster.start(1);
+    let document = order.document(&sink.uri("/removed"), "");
+    let strange = cluster.request(1, "POST", "/timers", &document).location().to_owned();
+    let refusals = |cluster: &Cluster| cluster.metric(1, "chronos_site_refusals_total");
+    until("the removed site to be told", || (refusals(&cluster) > 0).then_some(()));
+    assert!(cluster.metric(0, "chronos_internal_strangers_total") > 0);
+    for place in [0, 2, 3] {
+        assert_eq!(cluster.request(place, "GET", &strange, "").status, 404, "{place}");
+    }
+    // It comes back as a new site, with nothing.
+    cluster.kill(1);
+    cluster.set_sites(&[0, 2, 3, 1]);
+    [0, 2, 3].iter().for_each(|place| cluster.reload_local(*place, ""));
+    cluster.start(1);
+    for number in 12..timers.all.len() {
+        sees(&cluster, &[1], number, 200);
+    }
+    let answer = cluster.request(1, "DELETE", &timers.all[20].location, "");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    sees(&cluster, &ALL, 20, 404);
 }

@@ -471,7 +471,8 @@ pub fn timer_id(data: &[u8]) -> bool {
         | TimerPath::Timestamps => true,
         TimerPath::Jobs => true,
         TimerPath::Job(id) => id != 0,
-        TimerPath::Unknown => false,
+        // No path alone says so.
+        TimerPath::Compare(_) | TimerPath::Unknown => false,
     };
     if let Some((bytes, rest)) = data.split_first_chunk::<16>() {
         let value = u128::from_le_bytes(*bytes);

@@ -36,7 +36,7 @@ places! {
     TimerPath::Ping => Some("/ping"),
     TimerPath::Timestamps => Some("/timestamps"),
     // For nodes, and for nobody.
-    TimerPath::References => None,
+    TimerPath::References | TimerPath::Compare(_) => None,
     TimerPath::Unknown => None,
 }
 

@@ -237,6 +237,28 @@ pub fn all_at_once(story: &mut Story) {
     story.faults.sort_by_key(|(at_ns, _)| *at_ns);
 }
 
+/// Adds moments at which all nodes of one site die, within a few milliseconds of each other, and
+/// come back with their disks. Meanwhile the other site pops, and takes what clients ask for.
+pub fn a_site_at_once(story: &mut Story) {
+    let disks = story.options.disks.filter(|disks| !disks.is_long && disks.all_at_once > 0);
+    let sites = story.options.sites.filter(|sites| sites.has_all_addresses);
+    let (Some(_), Some(sites)) = (disks, sites) else { return };
+    let options = &story.options;
+    let draw = &mut Stream::keyed(options.seed, Purpose::Disk, 96);
+    for _ in 0..draw.range(1, 2) {
+        let at_ms = draw.range(5_000, options.safety_ms);
+        let (apart_ms, for_ms) = (draw.pick(&[0, 5, 300]), draw.pick(&[4_000, 8_000, 15_000]));
+        let how = draw.pick(&[Death::Process, Death::Power]);
+        let site = draw.range(0, 1) as usize;
+        for node in (0..options.nodes).filter(|node| sites.site_of(*node) == site) {
+            let at_ns = (at_ms + draw.range(0, apart_ms)) * MS + draw.range(0, MS);
+            let for_ms = for_ms + draw.pick(&[0, 0, 700]);
+            story.faults.push((at_ns, Fault::Kill { node, for_ms, how }));
+        }
+    }
+    story.faults.sort_by_key(|(at_ns, _)| *at_ns);
+}
+
 /// Reports whether there are two sites, or two processes of one name.
 fn is_special(options: &Options) -> bool {
     options.sites.is_some() || options.rarities.kinds.contains(&Rarity::Twins)

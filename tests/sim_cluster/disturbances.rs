@@ -146,6 +146,20 @@ impl Disturbances {
         })
     }
 
+    /// All deaths: of whom, since when, and until when.
+    pub fn deaths(&self) -> impl Iterator<Item = (Whom, u64, u64)> {
+        self.all.iter().filter(|one| one.is_down).map(|one| (one.whom, one.from_ns, one.to_ns))
+    }
+
+    /// Reports whether nothing was wrong with all nodes of one of two sites between the two times.
+    pub fn has_witness(&self, from_ns: u64, to_ns: u64) -> bool {
+        let is_well = |site: usize, sites: Sites| {
+            let mut nodes = (0..sites.nodes).filter(|node| sites.site_of(*node) == site);
+            nodes.all(|node| self.is_well(node, from_ns, to_ns))
+        };
+        self.sites.is_some_and(|sites| is_well(0, sites) || is_well(1, sites))
+    }
+
     /// Returns when the first process died after `from_ns`.
     pub fn first_death_ns(&self, from_ns: u64, to_ns: u64) -> Option<u64> {
         let deaths = self.all.iter().filter(|one| one.is_down).map(|one| one.from_ns);

@@ -23,7 +23,7 @@ use super::model::{Checked, broken};
 use super::network::{ConnectionId, CoreAt, End, Packet};
 use super::policies::{attributes_of, headers_of};
 use super::requests::Ask;
-use super::sites::FROM_SITE;
+use super::sites::{FROM_SITE, FromSite};
 use super::story_plan::Doom;
 use super::world::{Event, World};
 use kit::simulator::disk::WriteId;
@@ -69,8 +69,8 @@ pub struct CoreDriver {
     pub now: Now,
     /// Which addresses may use the internal API.
     pub gate: Gate,
-    /// Bytes of other sites, by connection, that are no whole request yet.
-    pub from_sites: BTreeMap<ConnectionId, Vec<u8>>,
+    /// Connections that other sites dialled.
+    pub from_sites: BTreeMap<ConnectionId, FromSite>,
     pub inputs: VecDeque<Input>,
     /// When the next step is scheduled. Only the step with the present generation counts.
     pub step_ns: u64,
@@ -239,7 +239,7 @@ impl CoreDriver {
             return;
         }
         if world.network.connections[id].is_to_site {
-            self.from_sites.insert(id, Vec::new());
+            self.from_sites.insert(id, FromSite::default());
             return world.send(id, End::Dialler, Packet::Accepted(self.core.hello()));
         }
         match self.core.inbound_opened(self.now, hello) {

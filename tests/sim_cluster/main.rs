@@ -28,6 +28,7 @@ mod pauses;
 mod policies;
 mod rarities;
 mod requests;
+mod returns;
 mod rules;
 mod silent_starts;
 mod sites;

@@ -304,7 +304,7 @@ impl Model {
 
     /// Returns a write that certainly replaced this one: it was sent after this one was over, and
     /// acknowledged.
-    fn superseded_by(&self, write: &Write) -> Option<&Write> {
+    pub fn superseded_by(&self, write: &Write) -> Option<&Write> {
         let over_ns = match write.closed {
             Some((at_ns, _)) => at_ns,
             None => return None,
@@ -483,6 +483,7 @@ impl Model {
         }
         self.is_not_superseded(write, now_ns)?;
         self.is_no_duplicate(write, place, sequence, now_ns)?;
+        self.has_heard_witness(write, (place, sequence), now_ns)?;
         self.is_on_time(write, sequence, now_ns)?;
         let key = (place.node, place.life, name);
         let last = self.last.get(&key).copied().unwrap_or_default();
@@ -618,7 +619,7 @@ impl Model {
 
     /// Reports whether the earlier of two writes may have been made again as the later one: it was
     /// not answered when the later one was sent.
-    fn is_made_again(&self, earlier: &Write, later: &Write) -> bool {
+    pub fn is_made_again(&self, earlier: &Write, later: &Write) -> bool {
         earlier.acknowledged_ns().is_none_or(|done_ns| done_ns >= later.sent_ns)
     }
 

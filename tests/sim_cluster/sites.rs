@@ -1,14 +1,16 @@
 //! A second site in some of the runs: which nodes each site has, how each site is configured at the
 //! other, and the internal HTTP API through which they talk, as a node's engine serves it.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chronos::base::ids::ShardIndex;
-use chronos::shard::effects::{Answer, Reply, Request, Requester};
+use chronos::shard::effects::{Answer, Internal, Reply, Request, Requester};
 use chronos::timer::admission::admit_told;
 use chronos::wire::internal_json::parse_any;
+use chronos::wire::site_question::{COMPARES_HEADER, SiteQuestion};
 use chronos::wire::timer_json::JsonScratch;
 use chronos::wire::timer_path::{TimerPath, parse_path};
 use kit::simulator::random::{Purpose, Stream};
@@ -25,6 +27,19 @@ use super::world::World;
 const PERCENT: u64 = 25;
 /// Stands in place of the number of a client's connection for a copy from another site.
 pub const FROM_SITE: u32 = 3;
+
+/// A connection that another site dialled.
+#[derive(Default)]
+pub struct FromSite {
+    /// Bytes that are no whole request yet.
+    bytes: Vec<u8>,
+    /// Whole requests that came.
+    requests: u32,
+    /// Answers that were sent.
+    sent: u32,
+    /// Answers that wait for those before them, by the numbers of their requests.
+    waiting: BTreeMap<u32, Vec<u8>>,
+}
 
 /// Two sites: nodes from 0 on, and from `second` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,21 +133,23 @@ fn request_in(bytes: &[u8]) -> Option<(String, Vec<u8>, usize)> {
 impl CoreDriver {
     /// Takes bytes of another site over a connection that the other site dialled.
     pub fn site_bytes(&mut self, world: &mut World, id: ConnectionId, bytes: &[u8]) {
-        let buffer = self.from_sites.entry(id).or_default();
-        buffer.extend_from_slice(bytes);
-        while let Some((line, body, count)) = request_in(&self.from_sites[&id]) {
-            self.from_sites.get_mut(&id).expect("looked at").drain(..count);
+        self.from_sites.entry(id).or_default().bytes.extend_from_slice(bytes);
+        while let Some((line, body, count)) = request_in(&self.from_sites[&id].bytes) {
+            let from_site = self.from_sites.get_mut(&id).expect("looked at");
+            from_site.bytes.drain(..count);
+            from_site.requests += 1;
             self.site_request(world, id, &line, body);
         }
     }
 
     fn site_request(&mut self, world: &mut World, id: ConnectionId, line: &str, mut body: Vec<u8>) {
+        let number = self.from_sites[&id].requests;
         let from = node_name(world.network.connections[id].dialler.node);
         let address: IpAddr = from.split(':').next().expect("a host").parse().expect("an address");
         let view = self.core.view().clone();
         if self.gate.admit(&view, self.core.site_callers(), || Some(address)).is_err() {
             world.trace.add(world.now_ns, "stranger", [self.place.node as u64, id as u64, 0, 0]);
-            return self.site_answer(world, id, 403, b"");
+            return self.site_answer(world, (id, number), (403, ""), b"");
         }
         let mut words = line.split(' ');
         let (method, target) = (words.next().expect("one"), words.next().expect("a target"));
@@ -141,7 +158,14 @@ impl CoreDriver {
             ("GET", TimerPath::Ping) if query == "members" => {
                 let mut members = Vec::new();
                 self.gate.write_members(&view, &mut members);
-                self.site_answer(world, id, 200, &members);
+                self.site_answer(world, (id, number), (200, COMPARES_HEADER), &members);
+            }
+            ("GET", TimerPath::Ping) if let Some(question) = SiteQuestion::parse(query) => {
+                self.core.request(
+                    self.now,
+                    self.from_site((id, number)),
+                    Request::Compare(question),
+                );
             }
             ("PUT", TimerPath::Timer(named)) => {
                 let scratch = &mut JsonScratch::default();
@@ -158,32 +182,53 @@ impl CoreDriver {
                 let (now, view) = (self.now, self.core.view());
                 let copy =
                     chronos::core::internal_api::copy_of(now, view, named, factor, &part, told);
-                let from = Requester {
-                    shard: ShardIndex(self.place.core),
-                    connection: FROM_SITE,
-                    generation: 0,
-                    request: id as u32,
-                };
-                self.core.request(now, from, Request::Merge(copy));
+                self.core.request(now, self.from_site((id, number)), Request::Merge(copy));
             }
             other => panic!("a node asks another site for {other:?}: {line}"),
         }
     }
 
-    /// Answers another site whether the shard has taken its copy.
-    pub fn site_reply(&mut self, world: &mut World, reply: &Reply) {
-        let status = if matches!(reply.answer, Answer::Done { .. }) { 200 } else { 503 };
-        self.site_answer(world, reply.to.request as ConnectionId, status, b"");
+    /// Who asks over a connection of another site.
+    fn from_site(&self, (id, number): (ConnectionId, u32)) -> Requester {
+        Requester {
+            shard: ShardIndex(self.place.core),
+            connection: FROM_SITE,
+            generation: number,
+            request: id as u32,
+        }
     }
 
-    fn site_answer(&mut self, world: &mut World, id: ConnectionId, status: u16, body: &[u8]) {
-        if !world.network.connections[id].is_open[End::Acceptor as usize] {
-            return;
+    /// Answers another site what the shard says of its copy or of its question. Answers leave in
+    /// the order of the requests, as a server of HTTP sends them.
+    pub fn site_reply(&mut self, world: &mut World, reply: &Reply) {
+        let to = (reply.to.request as ConnectionId, reply.to.generation);
+        match &reply.answer {
+            Answer::Done { .. } => self.site_answer(world, to, (200, ""), b""),
+            Answer::Internal(internal) => match &**internal {
+                Internal::Compared(answer) => {
+                    self.site_answer(world, to, (200, &answer.header()), answer.body());
+                }
+                other => panic!("a site asks for nothing that is answered with {other:?}"),
+            },
+            _ => self.site_answer(world, to, (503, ""), b""),
         }
+    }
+
+    fn site_answer(
+        &mut self,
+        world: &mut World,
+        (id, number): (ConnectionId, u32),
+        (status, header): (u16, &str),
+        body: &[u8],
+    ) {
+        let is_open = world.network.connections[id].is_open[End::Acceptor as usize];
+        let Some(from_site) = self.from_sites.get_mut(&id).filter(|_| is_open) else { return };
         let length = body.len();
-        let mut answer =
-            format!("HTTP/1.1 {status} So\r\nContent-Length: {length}\r\n\r\n").into_bytes();
-        answer.extend_from_slice(body);
-        world.send(id, End::Dialler, Packet::Bytes(answer));
+        let head = format!("HTTP/1.1 {status} So\r\n{header}Content-Length: {length}\r\n\r\n");
+        from_site.waiting.insert(number, [head.as_bytes(), body].concat());
+        while let Some(answer) = from_site.waiting.remove(&(from_site.sent + 1)) {
+            from_site.sent += 1;
+            world.send(id, End::Dialler, Packet::Bytes(answer));
+        }
     }
 }

@@ -9,7 +9,7 @@ use kit::simulator::random::{Purpose, Stream};
 
 use super::claims::claims;
 use super::conditions::{keys, matches};
-use super::disks::{all_at_once, long_absence};
+use super::disks::{a_site_at_once, all_at_once, long_absence};
 use super::holds::{ends, holds};
 use super::options::{Options, Trouble};
 use super::pauses::pauses;
@@ -263,6 +263,7 @@ impl Story {
         silent_starts(&mut story);
         long_absence(&mut story);
         all_at_once(&mut story);
+        a_site_at_once(&mut story);
         with_policies(&mut story);
         story
     }

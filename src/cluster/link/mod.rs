@@ -258,22 +258,19 @@ impl<P: Copy> Link<P> {
         self.frames
     }
 
-    /// For a peer that is told one message at a time (the internal HTTP API). Returns the oldest
-    /// message that is not under way and counts it as under way. `None` while a message is under
-    /// way, or when there is none. [`Link::answered`] tells the message's result, [`Link::closed`]
-    /// its loss. Do not use it together with [`Link::write`] on one connection.
+    /// For a peer that is told messages one by one (the internal HTTP API). Returns the oldest
+    /// message that is not under way and counts it as under way. `None` when there is none, or when
+    /// the window is full. [`Link::answered`] tells the result of the oldest, [`Link::closed`] the
+    /// loss of all. Do not use it together with [`Link::write`] on one connection.
     pub fn next_message(&mut self, now: MonoNs) -> Option<&[u8]> {
         self.take_busy(now);
-        if self.is_under_way() {
-            return None;
-        }
         // A batch that is cut at 0 bytes has one message.
         let (_, mut message) = self.queue.take(self.window())?;
         read_leb128(&mut message).expect("the queue writes a length before each message");
         Some(message)
     }
 
-    /// Takes the result of the message that [`Link::next_message`] returned. `callback` is called
+    /// Takes the result of the oldest message that [`Link::next_message`] returned. `callback` is called
     /// as in [`Link::received`]. Panics when no message is under way.
     pub fn answered(
         &mut self,

@@ -374,12 +374,12 @@ fn what_is_cleared_is_told_and_its_results_are_dropped() {
 }
 
 #[test]
-fn one_message_at_a_time() {
+fn messages_one_by_one() {
     let mut link = Link::new(LIMITS);
     assert_eq!(link.next_message(START), None);
     (0..3).for_each(|purpose| link.push(&[purpose as u8; 700], purpose).expect("room"));
     assert_eq!(link.next_message(START), Some(&[0; 700][..]));
-    assert_eq!(link.next_message(START), None, "one is under way");
+    assert_eq!(link.next_message(START), None, "the window is full");
     link.answered(START, PeerResult::Held, |purpose, _| assert_eq!(purpose, 0));
     assert_eq!(link.next_message(START), Some(&[1; 700][..]));
     link.closed();

@@ -65,7 +65,7 @@ const CRITICAL: Severity = Severity::Critical;
 const WARNING: Severity = Severity::Warning;
 
 /// All conditions.
-pub(super) const CONDITIONS: [Condition; 30] = [
+pub(super) const CONDITIONS: [Condition; 31] = [
     Condition {
         name: "writes-refused",
         severity: CRITICAL,
@@ -320,6 +320,16 @@ pub(super) const CONDITIONS: [Condition; 30] = [
         what: "Nodes refuse each other: one is no member in the other's configuration.",
         effect: "They do not copy timers to each other.",
         remedy: "Make the configurations of all nodes agree; stop a node that was removed.",
+    },
+    Condition {
+        name: "site-refusals",
+        severity: CRITICAL,
+        test: Test::GrowsBy(1),
+        figure: |core| core.site_refusals.get(),
+        what: "Another site takes nothing from this node.",
+        effect: "It does not hold this site's timers, and hears of no change to them.",
+        remedy: "The [sites] of both must name each other, and both need the same secret, or TLS \
+                 of one authority. Stop this site if it was removed from the others.",
     },
     Condition {
         name: "peers-unproven",

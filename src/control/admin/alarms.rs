@@ -35,7 +35,7 @@ struct CountAlarm {
     text: &'static str,
 }
 
-const ALARMS: [CountAlarm; 13] = [
+const ALARMS: [CountAlarm; 14] = [
     CountAlarm {
         count: |meters| meters.peer_twins.get(),
         text: "two processes say that they are the same node; stop one of the two, or give one of \
@@ -56,6 +56,12 @@ const ALARMS: [CountAlarm; 13] = [
         count: |meters| meters.peer_strangers.get(),
         text: "a node that is no member connects, or an address leads to another node than the \
                one of that name; make the configurations of all nodes agree",
+    },
+    CountAlarm {
+        count: |meters| meters.site_refusals.get(),
+        text: "another site takes nothing from this node: it does not know this site or this \
+               node, or asks for a proof or a token. Make the [sites] of both name each other, \
+               with the same secret or TLS; stop this site if it was removed from the others",
     },
     CountAlarm {
         count: |meters| meters.peer_unproven.get(),
@@ -257,7 +263,7 @@ mod tests {
     fn each_alarm_counts_its_own() {
         let meters = CoreMeters::default();
         let counts = |meters: &CoreMeters| ALARMS.map(|alarm| (alarm.count)(meters));
-        assert_eq!(counts(&meters), [0; 13]);
+        assert_eq!(counts(&meters), [0; 14]);
         meters.peer_twins.set(1);
         meters.peer_same_instance.set(2);
         meters.peer_refusals.set(3);
@@ -271,6 +277,7 @@ mod tests {
         meters.journal_stalls.set(11);
         meters.journal_clock_behind_ms.set(12);
         meters.requests_of_unknown_token.set(13);
-        assert_eq!(counts(&meters), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]);
+        meters.site_refusals.set(14);
+        assert_eq!(counts(&meters), [1, 2, 3, 4, 14, 5, 6, 7, 8, 9, 10, 11, 12, 13]);
     }
 }

@@ -9,6 +9,7 @@ use super::check_peer_tls::{self, proves_nodes};
 use super::check_timestamp;
 use super::check_tls;
 use super::error::Problem;
+use super::peer_tls::PeerTlsMode;
 use super::settings::Config;
 use crate::tls::acceptor::ClientAuth;
 use crate::wire::peer_frame::OPAQUE_TOLD_BYTES_MAX;
@@ -195,6 +196,7 @@ pub(super) fn open_listeners(config: &Config) -> Vec<OpenListener> {
 }
 
 fn check_cluster(config: &Config, conflicts: &mut Vec<String>) {
+    check_sites(config, conflicts);
     let limits = &config.node.cluster;
     let mut below = |low: (&str, u64), high: (&str, u64), reason: &str| {
         if low.1 >= high.1 {
@@ -219,6 +221,22 @@ fn check_cluster(config: &Config, conflicts: &mut Vec<String>) {
     }
 }
 
+/// Nodes of other sites show no token. Where tokens are asked for, they must prove who they are in
+/// another way.
+fn check_sites(config: &Config, conflicts: &mut Vec<String>) {
+    let has_proof = !config.secret_file.is_empty() || config.peer_tls.mode != PeerTlsMode::Off;
+    if config.membership.remote_sites.is_empty() || config.tokens_file.is_empty() || has_proof {
+        return;
+    }
+    conflicts.push(format!(
+        "{} and {}: nodes of other sites show no token, so sites would take nothing from each \
+         other; let all nodes of all sites prove who they are, by one [cluster] secret_file \
+         or by [cluster] tls",
+        config.describe("sites", "remote"),
+        config.describe("auth", "tokens_file")
+    ));
+}
+
 #[cfg(test)]
 mod tests {
     use crate::control::config::load::{Sources, load, parse_config};
@@ -241,6 +259,16 @@ mod tests {
         assert!(parse_config("[node]\nshards = 16\npin = false", "c.toml").is_ok());
         assert!(parse_config("[node]\ncores = [1, 0]", "c.toml").is_ok());
         assert!(parse_config("[node]\npin = false", "c.toml").is_ok());
+    }
+
+    #[test]
+    fn sites_prove_who_they_are_where_tokens_are_asked_for() {
+        let sites = "[auth]\ntokens_file = '/t'\n[sites]\nremote = ['site2=10.0.0.9:1']\n";
+        let refused = conflict(sites);
+        assert!(refused.contains("[sites] remote") && refused.contains("secret_file"), "{refused}");
+        let secret = format!("{sites}[cluster]\nsecret_file = '/s'");
+        assert!(parse_config(&secret, "c.toml").is_ok());
+        assert!(parse_config(&sites.replace("tokens_file = '/t'", ""), "c.toml").is_ok());
     }
 
     #[test]

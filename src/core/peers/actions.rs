@@ -52,6 +52,10 @@ pub type PeerError = LinkError;
 pub(crate) const SITE_UNPROVEN: LinkError =
     LinkError::Protocol("another site asks for a proof of its secret");
 
+/// Another site does not know this one, or this node.
+pub(crate) const SITE_REFUSES: LinkError =
+    LinkError::Protocol("another site does not know this node");
+
 /// Bytes came after a silence as long as the one after which a node is declared dead. Such bytes
 /// are old: they come from a network that was cut, or from the kernel's buffer when this process
 /// got no time. The timers that they tell of may have ended since, and the tombstones of these

@@ -26,6 +26,9 @@ pub struct PeerCounters {
     /// Connections closed because the bytes on them were no frame, or a frame that may not come
     /// there.
     pub broken: u64,
+    /// Copies that another site did not take, and refusals of this node by a site that has refused
+    /// it for long.
+    pub site_refusals: u64,
     /// Connections closed because all connections together held too many bytes.
     pub shed: u64,
     /// Connections with nodes that are no members, or with another member than the dialled one.

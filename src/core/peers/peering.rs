@@ -20,10 +20,11 @@ use crate::cluster::view::{PeerKind, View};
 use crate::cluster::wall_clocks::ClockVerdict;
 use crate::shard::Shard;
 use crate::shard::effects::{Dialect, Event, Purpose, ToPeer};
+use crate::wire::peer_message::{PeerRefusal, PeerResult};
 
-use crate::core::peers::actions::SITE_UNPROVEN;
 use crate::core::peers::actions::STALE;
 use crate::core::peers::actions::{PeerAction, PeerError};
+use crate::core::peers::actions::{SITE_REFUSES, SITE_UNPROVEN};
 use crate::core::peers::behind::Behind;
 use crate::core::peers::counters::PeerCounters;
 use crate::core::peers::hello::Connected;
@@ -35,6 +36,10 @@ use crate::core::peers::voice::Voice;
 /// for the offers of a shard that wait for results (1 024 of some 40 bytes) and the copies wanted
 /// of them.
 const GAPS_ROOM_BYTES: usize = 1 << 20;
+
+/// For so long sites that have just started, or have new files, may refuse each other: they learn
+/// each other's members.
+const SHUT_OUT_MS: u64 = 10_000;
 
 /// Pause in ms between two looks at a peer that has something due and is not sent to.
 const LOOK_AGAIN_MS: u64 = 10;
@@ -70,6 +75,8 @@ struct Peer {
     is_greeted: bool,
     /// Whether the peer's machine took the dial that is under way.
     is_taken: bool,
+    /// Since when a site refuses this node.
+    shut_out: Option<MonoNs>,
 }
 
 impl Peer {
@@ -189,6 +196,8 @@ impl Peering {
             former.voice.clear(|purpose| behind.tell(Event::PeerUnheard { peer, purpose }));
             behind.tell(Event::Peer { peer, liveness: Liveness::Dead, dialect, has_gaps: false });
         }
+        // Nobody is let in any more because a site that was removed has told of it.
+        self.note_callers();
         let is_other = |peer: &PeerIndex| {
             let voice = self.peers[peer.index()].as_ref().map(|peer| &peer.voice);
             let seen = voice.and_then(Voice::peer_view);
@@ -225,6 +234,7 @@ impl Peering {
                 site: is_site.then(|| SiteBook::new(view.addresses_of(peer))),
                 is_greeted: false,
                 is_taken: false,
+                shut_out: None,
             });
         }
         for peer in view.connected_sites().iter() {
@@ -331,6 +341,7 @@ impl Peering {
         let Some(dialled) = self.peers[peer.index()].as_mut() else { return };
         if !dialled.is_greeted && dialled.voice.is_greeted() {
             dialled.is_greeted = true;
+            dialled.shut_out = None;
             let verdict = dialled.detector.connected(behind.now.mono);
             self.follow(behind, peer, verdict);
         }
@@ -347,10 +358,15 @@ impl Peering {
             return Err(LinkError::Protocol("a site of another name answers"));
         }
         if site.take(told) {
-            let sites = self.peers.iter().flatten().filter_map(|peer| peer.site.as_ref());
-            self.site_callers = sites.flat_map(|site| site.told().callers()).collect();
+            self.note_callers();
         }
         Ok(())
+    }
+
+    /// Notes from where nodes of other sites call, as those sites told that are known.
+    fn note_callers(&mut self) {
+        let sites = self.peers.iter().flatten().filter_map(|peer| peer.site.as_ref());
+        self.site_callers = sites.flat_map(|site| site.told().callers()).collect();
     }
 
     /// The addresses from which nodes of other sites call, as these sites told them.
@@ -380,6 +396,19 @@ impl Peering {
         if let Some(dialled) = self.peers.get_mut(peer.index()).and_then(Option::as_mut) {
             dialled.disowns = true;
         }
+    }
+
+    /// Tells that another site refused a dial.
+    pub fn shut_out_by(&mut self, behind: &mut Behind<'_>, peer: PeerIndex) {
+        self.note_shut_out(behind.now.mono, peer);
+        self.lost(behind, peer);
+    }
+
+    fn note_shut_out(&mut self, now: MonoNs, peer: PeerIndex) {
+        let known = self.peers.get_mut(peer.index()).and_then(Option::as_mut);
+        let Some(site) = known.filter(|peer| peer.site.is_some()) else { return };
+        let since = *site.shut_out.get_or_insert(now);
+        self.counters.site_refusals += u64::from(since.plus_ms(SHUT_OUT_MS) <= now);
     }
 
     /// Returns whether the node that answered a dial is the node that was dialled.
@@ -432,11 +461,17 @@ impl Peering {
             return Err(STALE);
         }
         let frames = dialled.voice.frames();
+        let is_site = dialled.site.is_some();
+        let mut refused = 0;
         let taken = dialled.voice.received(now, bytes, |purpose, result| {
+            let is_refused = result == PeerResult::Refused(PeerRefusal::Malformed);
+            refused += u64::from(is_site && is_refused);
             behind.tell(Event::PeerResult { peer, purpose, result });
         });
+        self.counters.site_refusals += refused;
         match taken {
             Err(SITE_UNPROVEN) => self.counters.unproven += 1,
+            Err(SITE_REFUSES) => self.note_shut_out(now, peer),
             Err(_) => self.counters.broken += 1,
             Ok(()) => {}
         }

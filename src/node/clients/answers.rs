@@ -7,6 +7,7 @@ use crate::shard::effects::{Answer, Identified, Internal, Refusal};
 use crate::timestamp::Timestamp;
 use crate::wire::conditions::write_tag;
 use crate::wire::problem::{Kind, PROBLEM_TYPE, write_problem};
+use crate::wire::site_question::COMPARES_HEADER;
 use crate::wire::timer_path::write_public_id;
 
 use super::document::write_document;
@@ -200,6 +201,10 @@ fn write_internal_answer(out: &mut Vec<u8>, internal: &Internal, persistence: Pe
                 false => write_failure(out, (404, Kind::NoPath), "", NO_JOB, persistence),
             }
         }
+        Internal::Compared(answer) => {
+            let (header, kind) = (answer.header(), "application/octet-stream");
+            write_body(out, "200 OK", kind, &header, answer.body(), persistence);
+        }
         Internal::Part(_) | Internal::ListPart(_) | Internal::Letter(_) => {
             unreachable!("what is part of an answer is put together before")
         }
@@ -211,9 +216,9 @@ pub fn write_pong(out: &mut Vec<u8>, persistence: Persistence) {
     write_body(out, "200 OK", "text/plain", "", b"OK", persistence);
 }
 
-/// Appends 200 with a text.
-pub fn write_text(out: &mut Vec<u8>, text: &[u8], persistence: Persistence) {
-    write_body(out, "200 OK", "text/plain", "", text, persistence);
+/// Appends the answer to GET /ping?members: that this site answers questions, and its members.
+pub fn write_members(out: &mut Vec<u8>, members: &[u8], persistence: Persistence) {
+    write_body(out, "200 OK", "text/plain", COMPARES_HEADER, members, persistence);
 }
 
 /// Appends the answer to POST /timestamps.

@@ -3,6 +3,7 @@
 use crate::core::peers::site_members;
 use crate::node::clients::answers::{ErrorForm, Persistence};
 use crate::wire::request_head::{Method, RequestHead};
+use crate::wire::site_question::SiteQuestion;
 use crate::wire::timer_path::{TimerPath, parse_path};
 
 /// What the server keeps of a request's head when the bytes of the head are gone.
@@ -34,6 +35,10 @@ impl RequestLine {
             method => (method, false),
         };
         let path = match parse_path(head.path) {
+            TimerPath::Ping => {
+                let question = head.query.and_then(SiteQuestion::parse);
+                question.map_or(TimerPath::Ping, TimerPath::Compare)
+            }
             // The only thing to POST below a timer is one of its actions.
             TimerPath::Timer(_) if method == Method::Post && has_more(head.path) => {
                 TimerPath::Unknown
@@ -57,7 +62,8 @@ impl RequestLine {
     pub fn is_for_nodes(&self) -> bool {
         match self.path {
             TimerPath::Timer(_) => self.method == Method::Put,
-            TimerPath::References | TimerPath::Ping | TimerPath::Unknown => true,
+            TimerPath::References | TimerPath::Ping | TimerPath::Compare(_) => true,
+            TimerPath::Unknown => true,
             TimerPath::Collection | TimerPath::Named | TimerPath::Bulk => false,
             TimerPath::Count | TimerPath::Timestamps => false,
             TimerPath::DeadLetters | TimerPath::DeadLetter(_) => false,
@@ -79,6 +85,7 @@ impl RequestLine {
             TimerPath::Count | TimerPath::Jobs | TimerPath::Ping | TimerPath::Unknown => {
                 "GET, HEAD"
             }
+            TimerPath::Compare(_) => "GET",
             TimerPath::Bulk | TimerPath::Timestamps => "POST",
             TimerPath::Action(..) | TimerPath::NamedAction(_) => "POST",
             TimerPath::Replays | TimerPath::Replay(_) => "POST",

@@ -31,7 +31,7 @@ use crate::node::callbacks::policy::{Denial, Destinations};
 use crate::node::clients::addressed::Aim;
 use crate::node::clients::answer_room::AnswerRoom;
 use crate::node::clients::answers::{
-    Persistence, too_many_creates, write_error_with, write_not_allowed, write_pong, write_text,
+    Persistence, too_many_creates, write_error_with, write_members, write_not_allowed, write_pong,
     write_token_full, write_too_many_creates,
 };
 use crate::node::clients::bulk::LineBudget;
@@ -262,6 +262,10 @@ impl Service {
                 return self.settle(forgotten, persistence, out);
             }
             (TimerPath::Ping, Method::Get) => return self.ping(core, caller, line, out),
+            (TimerPath::Compare(question), Method::Get) => match self.admit(core, caller) {
+                Ok(()) => Request::Compare(question),
+                refused => return self.settle(refused, persistence, out),
+            },
             (TimerPath::Timestamps, Method::Post) => {
                 let asked = self.ask_timestamps(from, line.count);
                 return self.settle(asked, persistence, out);
@@ -572,7 +576,7 @@ impl Service {
         self.admit(core, caller)?;
         let mut body = Vec::new();
         self.gate.write_members(core.view(), &mut body);
-        write_text(out, &body, persistence);
+        write_members(out, &body, persistence);
         Ok(())
     }
 

@@ -64,7 +64,7 @@ impl Role {
                 | TimerPath::Replay(_)
                 | TimerPath::Action(..)
                 | TimerPath::NamedAction(_) => false,
-                TimerPath::Ping | TimerPath::Unknown => true,
+                TimerPath::Ping | TimerPath::Compare(_) | TimerPath::Unknown => true,
             },
         }
     }

@@ -577,15 +577,16 @@ impl PeerSockets {
                 io.ring.close(socket);
                 self.connect(io, core, peer);
             }
-            // A refusal by a site is not counted: two sites that do not know each other yet are
-            // learning their members.
-            Answered::Refused if !is_site => {
+            Answered::Refused if is_site => {
+                io.ring.close(socket);
+                core.peer_shuts_out(io.now, peer);
+            }
+            Answered::Refused => {
                 self.refused += 1;
                 io.ring.close(socket);
                 core.peer_lost(io.now, peer);
             }
-            other @ (Answered::Refused
-            | Answered::Busy
+            other @ (Answered::Busy
             | Answered::Challenged { .. }
             | Answered::Uncertified
             | Answered::Unproven) => {

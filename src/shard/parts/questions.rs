@@ -132,6 +132,13 @@ pub struct Questions {
     pub fresh_until: Tick,
     /// Until when this core waits for peers of which it knows no more than that they are silent.
     pub patient_until: Tick,
+    /// Whether other sites are asked, too: this core was away for so long that they may have gone
+    /// on without it.
+    pub asks_sites: bool,
+    /// When this core last came back.
+    back_at: Tick,
+    /// When other sites last answered a question, since then.
+    said: Vec<(PeerIndex, Tick)>,
     /// Counts long absences. An answer to a question from before an absence says nothing.
     pub life: u8,
     /// The tick of the last portion.
@@ -179,7 +186,10 @@ impl Questions {
     /// Notes that this core got no time. After a long absence no answer from before counts, and the
     /// core is patient until then.
     pub fn was_away(&mut self, tick: Tick, patient_until: Option<Tick>) {
+        self.asks_sites = patient_until.is_some() || self.asks_sites && !self.is_idle();
         self.walk = Some(Slot(0));
+        self.back_at = tick;
+        self.said.clear();
         let Some(patient_until) = patient_until else { return };
         self.patient_until = patient_until;
         self.life = self.life.wrapping_add(1);
@@ -191,6 +201,18 @@ impl Questions {
             question.absences = question.absences.saturating_add(1);
             question.since = tick;
         }
+    }
+
+    /// Notes that another site has answered a question.
+    pub fn note_said(&mut self, site: PeerIndex, tick: Tick) {
+        self.said.retain(|(known, _)| *known != site);
+        self.said.push((site, tick));
+    }
+
+    /// When another site last answered a question, or since when it may have.
+    pub fn said_at(&self, site: PeerIndex) -> Tick {
+        let said = self.said.iter().find(|(known, _)| *known == site);
+        said.map_or(self.back_at, |(_, at)| *at)
     }
 
     /// Begins the portion of a tick. Returns whether there is something to ask in this tick.

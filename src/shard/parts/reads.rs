@@ -7,6 +7,7 @@ use crate::shard::effects::{Refusal, Requester};
 use crate::timer::version::{StateKey, Version};
 use crate::wire::dead_letter::LetterUse;
 use crate::wire::peer_message::TimerCopy;
+use crate::wire::site_question::SiteQuestion;
 
 use super::conditions::Seen;
 
@@ -26,6 +27,8 @@ pub enum Reader {
     Letter(Requester, LetterAsk),
     /// A write with a condition, by its key among those that wait for a decision.
     Condition(SlotKey),
+    /// Another site, and what it holds.
+    Site(Requester, SiteQuestion),
 }
 
 /// What a read has found.

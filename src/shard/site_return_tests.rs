@@ -1,0 +1,103 @@
+//! A whole site is away and comes back with what it held.
+
+use super::*;
+
+/// Nodes of the first site get no time, and nobody reaches them.
+fn leave(sites: &mut Sites, nodes: &'static [usize]) {
+    (0..NODES).for_each(|node| sites.cut(node, true));
+    sites.frozen = nodes;
+}
+
+fn come_back(sites: &mut Sites) {
+    sites.frozen = &[];
+    (0..NODES).for_each(|node| sites.cut(node, false));
+}
+
+fn definition(content: &[u8]) -> Definition<'_> {
+    Definition {
+        interval_ms: 30_000,
+        repeat_for_ms: 30_000,
+        factor: Some(2),
+        authority: "host:80",
+        content,
+    }
+}
+
+/// What came due meanwhile was popped, deleted or replaced by the other site.
+#[test]
+fn a_site_that_was_away_pops_nothing_of_what_ended_meanwhile() {
+    let mut sites = Sites::new();
+    sites.run_until(1);
+    let [popped, deleted, replaced] = [0, 1, 2].map(|_| sites.create(0, (9, 9), 2));
+    sites.run_until(2);
+    leave(&mut sites, &[0, 1]);
+    sites.run_until(5);
+    sites.delete(2, deleted, 2);
+    let mut content = Vec::new();
+    encode_content("/pop", &[], b"other", &mut content);
+    let target = Target { id: replaced, factor: Some(2), filter: None };
+    sites.ask(3, Request::Update(target, definition(&content)));
+    sites.run_until(20);
+    let [pop] = sites.pops[..] else { panic!("site 2 pops what is left: {:?}", sites.pops) };
+    assert!(pop.0 >= 14_000 && pop.1 >= 2, "{pop:?}");
+    come_back(&mut sites);
+    sites.run_until(30);
+    assert_eq!(sites.pops.len(), 1, "{:?}", sites.pops);
+    assert!(sites.holders(popped).is_empty() && sites.holders(deleted).is_empty());
+    assert_eq!(sites.holders(replaced), [0, 1, 2, 3]);
+    sites.run_until(60);
+    let [_, pop] = sites.pops[..] else { panic!("{:?}", sites.pops) };
+    assert!(pop.1 < 2 && (35_000..36_000).contains(&pop.0), "the new definition: {pop:?}");
+    sites.audit();
+}
+
+#[test]
+fn numbers_of_a_timer_do_not_fall_when_a_site_is_back() {
+    let mut sites = Sites::new();
+    sites.run_until(1);
+    sites.create(0, (2, 60), 2);
+    sites.run_until(8);
+    leave(&mut sites, &[0, 1]);
+    sites.run_until(25);
+    come_back(&mut sites);
+    sites.run_until(70);
+    let numbers: Vec<u64> = sites.pops.iter().map(|pop| pop.2).collect();
+    assert_eq!(numbers, (1..=30).collect::<Vec<_>>(), "{:?}", sites.pops);
+    let last = sites.pops.last().expect("thirty");
+    assert!(last.1 < 2 && last.0 < 61_500, "the first site is in time again: {last:?}");
+    sites.audit();
+}
+
+/// No site knows better than another. The one that took the timer pops it.
+#[test]
+fn where_all_sites_were_away_the_first_pops_once() {
+    for creator in [0, 2] {
+        let mut sites = Sites::new();
+        sites.run_until(1);
+        sites.create(creator, (5, 5), 2);
+        sites.run_until(2);
+        leave(&mut sites, &[0, 1, 2, 3]);
+        sites.run_until(20);
+        come_back(&mut sites);
+        sites.run_until(40);
+        let [pop] = sites.pops[..] else { panic!("{:?}", sites.pops) };
+        assert_eq!(pop.1 / 2, creator / 2, "{pop:?}");
+        assert!(pop.0 < 20_000 + 9_000, "{pop:?}");
+        sites.audit();
+    }
+}
+
+/// The other site is not there to be asked.
+#[test]
+fn a_site_that_is_known_to_be_dead_is_not_waited_for() {
+    let mut sites = Sites::new();
+    sites.run_until(1);
+    sites.create(0, (5, 5), 2);
+    sites.run_until(2);
+    leave(&mut sites, &[0, 1, 2, 3]);
+    sites.run_until(20);
+    sites.frozen = &[2, 3];
+    sites.run_until(22);
+    let [pop] = sites.pops[..] else { panic!("{:?}", sites.pops) };
+    assert!(pop.1 < 2, "{pop:?}");
+}

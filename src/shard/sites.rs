@@ -1,0 +1,232 @@
+//! What sites ask each other before they pop. A site that was away may have missed pops, writes and
+//! ends that the other sites made. So a node that asks other nodes of its site about what it holds
+//! ([`crate::shard::questions`]) asks the other sites of the timer, too.
+//!
+//! A question reaches any node of a site. That node finds the latest state as for a read, and
+//! answers:
+//!
+//! - *later*, with the state, if its site knows better. The asker takes it, and asks again.
+//! - *ahead*, if its site is about to make the pop itself: its turn has come, or comes so soon that
+//!   both sites would pop. And if it does not reach the asker's site yet, which then would not hear
+//!   of what is written from now on. The asker asks again in a while.
+//! - *held* or *wanted*: the asker may pop.
+//!
+//! Where both sites were away, neither knows better. Then the one that stands first in the timer's
+//! list of sites makes the pop.
+
+use crate::base::ids::{PeerIndex, PeerSet, SiteHash, Slot};
+use crate::base::planted::{Bug, is_planted};
+use crate::base::ranked::Sites;
+use crate::base::time::{Now, Tick};
+use crate::timer::definition::{Content, spread_ms};
+use crate::timer::schedule::Schedule;
+use crate::timer::version::StateKey;
+use crate::wire::peer_message::{PeerMessage, TimerCopy, decode_message};
+use crate::wire::site_question::{SiteAnswer, SiteQuestion};
+
+use super::Shard;
+use super::effects::{Answer, Internal, Outbox, Refusal, Requester, Target};
+use super::parts::reads::{Latest, Reader};
+use super::records::{Placement, Record, State};
+
+/// A site whose turn to pop comes within this time makes the pop: a site that was told to go on
+/// would not be done before.
+const TURN_NEAR_MS: u64 = 500;
+/// A core waits for a site that is believed alive and answers no question: so much longer than it
+/// takes to declare a peer dead.
+const BEYOND_DEATH_MS: u64 = 5_000;
+
+impl Shard {
+    /// The other sites of a timer that may know it better after an absence of this core. After a
+    /// short one they know no better: what they told waits in the links.
+    pub(super) fn sites_to_ask(&self, record: &Record) -> PeerSet {
+        match !self.questions.asks_sites || is_planted(Bug::ReturningSiteAsksNoSite) {
+            true => PeerSet::EMPTY,
+            false => self.peers.sites_of(&self.records.placement_of(record).sites),
+        }
+    }
+
+    /// The sites of a timer that is held already: those that are configured. Where timers are not
+    /// replicated to other sites any more, those that it has.
+    pub(super) fn present_sites(&self, held: &Sites) -> Sites {
+        let sites = self.peers.view.next_sites(held);
+        if sites.is_empty() { *held } else { sites }
+    }
+
+    /// Gives a timer the sites that are configured, if these have changed. A site that was added is
+    /// to hold it, too.
+    pub(super) fn follow_sites(&mut self, slot: Slot) {
+        let held = *self.records.placement_of(self.records.get(slot));
+        let sites = self.present_sites(&held.sites);
+        let sites_ahead = self.peers.view.sites_ahead(&sites);
+        if (sites, sites_ahead) != (held.sites, held.sites_ahead) {
+            self.place(slot, &Placement { sites, sites_ahead, ..held });
+        }
+    }
+
+    /// Sites that are believed alive and have answered no question for long.
+    pub(super) fn mute_sites(&self, tick: Tick) -> PeerSet {
+        let patience_ms = self.config.cluster.dead_after_ms + BEYOND_DEATH_MS;
+        let is_mute = |site: &PeerIndex| tick - self.questions.said_at(*site) >= patience_ms;
+        let mute = self.peers.view.connected_sites().iter().filter(is_mute);
+        mute.fold(PeerSet::EMPTY, PeerSet::with)
+    }
+
+    /// Answers another site's question about a timer; `None`: the answer comes from other nodes.
+    pub(super) fn compare(
+        &mut self,
+        now: Now,
+        from: Requester,
+        asked: SiteQuestion,
+        outbox: &mut Outbox,
+    ) -> Option<Answer> {
+        if let Some(slot) = self.find(asked.id)
+            && self.records.get(slot).key() > key_of(&asked)
+        {
+            return Some(self.compared(now, asked, Latest::Held(slot)));
+        }
+        let target = Target { id: asked.id, factor: None, filter: None };
+        let latest = self.look(now, Reader::Site(from, asked), target, outbox)?;
+        Some(self.compared(now, asked, latest))
+    }
+
+    /// The answer to another site's question, when the latest state of the timer was found.
+    pub(super) fn compared(&self, now: Now, asked: SiteQuestion, latest: Latest<'_>) -> Answer {
+        let answer = match latest {
+            Latest::Held(slot) => self.compared_with_held(now, asked, slot),
+            Latest::Told(copy) => self.compared_with_told(now, asked, copy),
+            Latest::Ended(_) | Latest::Nothing => SiteAnswer::Wanted,
+            // Another node of this site may be back in a moment. If none may, this node was away
+            // as the asker was, and says what it holds.
+            Latest::Unsure(refusal) if refusal != Refusal::NoReplica || self.may_hear_more() => {
+                return Answer::Refused(refusal);
+            }
+            Latest::Unsure(_) => match self.find(asked.id) {
+                Some(slot) => self.compared_with_held(now, asked, slot),
+                None => SiteAnswer::Wanted,
+            },
+        };
+        Answer::Internal(Box::new(Internal::Compared(answer)))
+    }
+
+    /// Whether a node of this site that is not heard may be back.
+    fn may_hear_more(&self) -> bool {
+        !self.peers.not_alive().minus(self.peers.dead()).is_empty()
+    }
+
+    fn compared_with_held(&self, now: Now, asked: SiteQuestion, slot: Slot) -> SiteAnswer {
+        let record = *self.records.get(slot);
+        let (held, theirs) = (record.key(), key_of(&asked));
+        if held > theirs {
+            let mut room = Vec::new();
+            let mut copy = self.copy_of(&record, &mut room);
+            copy.start_ms = age_of(now, &copy);
+            return later(&copy);
+        }
+        if !self.reaches(asked.site) {
+            return SiteAnswer::Ahead;
+        }
+        if held < theirs {
+            return SiteAnswer::Wanted;
+        }
+        let placement = self.records.placement_of(&record);
+        let is_unheard =
+            self.is_unheard(slot, record.id) || self.questions.is_fresh(now.mono.tick_floor());
+        let is_on_it = match record.state {
+            State::InFlight => true,
+            State::Armed | State::BackingOff | State::Ready | State::HandedOver => {
+                let due = self.records.due(&record);
+                is_turn(now, due, placement)
+                    && (!is_unheard || is_before(placement, asked.site, self.local_site()))
+            }
+            State::Paused | State::Parked | State::Tombstone => false,
+        };
+        if is_on_it { SiteAnswer::Ahead } else { SiteAnswer::Held }
+    }
+
+    fn compared_with_told(
+        &self,
+        now: Now,
+        asked: SiteQuestion,
+        copy: &TimerCopy<'_>,
+    ) -> SiteAnswer {
+        let told = StateKey::of(copy.standing.version, copy.standing.sequence);
+        if told > key_of(&asked) {
+            return later(copy);
+        }
+        if !self.reaches(asked.site) {
+            return SiteAnswer::Ahead;
+        }
+        if told < key_of(&asked) {
+            return SiteAnswer::Wanted;
+        }
+        let Some(body) = copy.body else { return SiteAnswer::Held };
+        let content = Content::decode(body.content);
+        let waits = content.is_parked() || content.attributes().is_paused;
+        let start = start_by_age(now, copy);
+        let (interval_ms, repeat_for_ms) = (copy.interval_ms, copy.repeat_for_ms);
+        let due = Schedule { start, interval_ms, repeat_for_ms }.due(copy.standing.sequence + 1);
+        let placement = self.placement(copy.replicas, copy.sites, copy.factor);
+        let is_on_it = !waits && is_turn(now, due, &placement);
+        if is_on_it { SiteAnswer::Ahead } else { SiteAnswer::Held }
+    }
+
+    /// Whether this core reaches a site, so that the site hears of what is written from now on.
+    fn reaches(&self, site: SiteHash) -> bool {
+        let peer = self.peers.view.peer_of_site(site);
+        peer.is_none_or(|peer| self.peers.alive().contains(peer))
+    }
+
+    fn local_site(&self) -> SiteHash {
+        self.peers.view.local_site()
+    }
+
+    /// Whether a peer is another site.
+    pub(super) fn is_site(&self, peer: PeerIndex) -> bool {
+        self.peers.view.connected_sites().contains(peer)
+    }
+
+    /// Takes a later state that another site told in answer to a question.
+    pub(super) fn take_later(&mut self, now: Now, mut bytes: &[u8], outbox: &mut Outbox) {
+        let Ok(PeerMessage::Copy(copy)) = decode_message(&mut bytes) else { return };
+        let mut copy = TimerCopy { is_write: false, ..copy };
+        copy.start_ms = start_by_age(now, &copy).0;
+        // The nodes of the other site mean nothing here.
+        (copy.replicas, copy.standing.actives) = Default::default();
+        copy.standing.list_digest = copy.replicas.digest();
+        let _ = self.merge(now, &copy, outbox);
+    }
+}
+
+fn key_of(asked: &SiteQuestion) -> StateKey {
+    StateKey::of(asked.version, asked.sequence)
+}
+
+fn later(copy: &TimerCopy<'_>) -> SiteAnswer {
+    let mut bytes = Vec::new();
+    PeerMessage::Copy(TimerCopy { is_write: false, ..*copy }).encode(&mut bytes);
+    SiteAnswer::Later(bytes.into())
+}
+
+/// The age of a timer, as [`Shard::fetched`] tells it.
+fn age_of(now: Now, copy: &TimerCopy<'_>) -> u64 {
+    let spread_ms = copy.body.map_or(0, |body| spread_ms(copy.standing.id, body.content));
+    (now.mono.tick_floor().0 + spread_ms).saturating_sub(copy.start_ms)
+}
+
+/// The start of a timer whose copy has its age.
+fn start_by_age(now: Now, copy: &TimerCopy<'_>) -> Tick {
+    let spread_ms = copy.body.map_or(0, |body| spread_ms(copy.standing.id, body.content));
+    Tick((now.mono.tick_ceil().0 + spread_ms).saturating_sub(copy.start_ms))
+}
+
+/// Whether the turn of this site to make a pop that is due at `due` has come, or is near.
+fn is_turn(now: Now, due: Tick, placement: &Placement) -> bool {
+    due + placement.delay_of_sites_ms() <= now.mono.tick_floor() + TURN_NEAR_MS
+}
+
+/// Whether this site makes pops of a timer before the other.
+fn is_before(placement: &Placement, other: SiteHash, own: SiteHash) -> bool {
+    let rank = |site| placement.sites.rank_of(site).unwrap_or(u8::MAX);
+    rank(own) < rank(other)
+}
