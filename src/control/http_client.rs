@@ -291,7 +291,7 @@ impl HttpClient {
     /// remaining time, so that a silent address does not hide the others.
     async fn connect(&self) -> Result<Connected, HttpError> {
         let end = Instant::now() + self.patience;
-        let no_port = || io::Error::new(io::ErrorKind::InvalidInput, "the address has no port");
+        let no_port = || io::Error::new(io::ErrorKind::InvalidInput, "invalid socket address");
         let port = self.address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         let port = port.ok_or_else(no_port)?;
         let addresses = self.names.look_up(host_of(&self.address), port).await?;

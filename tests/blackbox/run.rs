@@ -29,6 +29,15 @@ const COUNTS: Duration = Duration::from_secs(60);
 /// How many violations are shown with their history.
 const SHOWN: usize = 4;
 
+/// Tells threads to end when it is dropped.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 /// Runs one seed. Returns whether no rule was violated.
 pub fn run(options: &Options, seed: u64) -> bool {
     let clock = Clock::start();
@@ -37,6 +46,8 @@ pub fn run(options: &Options, seed: u64) -> bool {
     let sinks = Sinks::start(&recorder);
     let (is_over, is_ended) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
+        // Whatever ends the run ends its threads.
+        let _ends = [Ends(&is_over), Ends(&is_ended)];
         scope.spawn(|| watch_stalls(&recorder, &is_ended));
         let workers: Vec<_> = (0..CLIENTS)
             .map(|number| {
