@@ -387,6 +387,9 @@ impl<'a> Worker<'a> {
             if job["state"] == "done" && job["complete"] == true && job["failed"] == 0 {
                 return Outcome::Acknowledged;
             }
+            if job["state"] == "done" && job["failed"] == 0 {
+                return Outcome::Unknown("a job that could not ask all nodes".to_owned());
+            }
             if job["state"] != "running" || Instant::now() > deadline {
                 return Outcome::Unknown(format!("job: {} {job}", answer.status));
             }

@@ -42,8 +42,7 @@ struct Between {
 /// Carries connections from the first node on to `to`, at the address where the first node dials
 /// the second one.
 fn between(listener: TcpListener, to: SocketAddr) -> Arc<Between> {
-    let between =
-        Arc::new(Between { is_deaf: AtomicBool::new(true), unheard: AtomicU64::new(0) });
+    let between = Arc::new(Between { is_deaf: AtomicBool::new(true), unheard: AtomicU64::new(0) });
     let known = Arc::clone(&between);
     thread::spawn(move || {
         for dialled in listener.incoming().map_while(Result::ok) {
