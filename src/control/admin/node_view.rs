@@ -32,7 +32,9 @@ pub(crate) enum Silence {
     #[error("the cores do not answer, and nothing was done; retry in a moment")]
     NotBegun,
     /// A core does it, but is not ready in time.
-    #[error("a core has begun with it and does not answer yet: it may be done, look before a retry")]
+    #[error(
+        "a core has begun with it and does not answer yet: it may be done, look before a retry"
+    )]
     Begun,
 }
 

@@ -132,11 +132,7 @@ async fn by_name(view: &NodeView, path: &str, wanted: TimerUse) -> Response {
 }
 
 /// `none` says that there is no such timer.
-fn answered(
-    view: &NodeView,
-    answer: Result<Answer, Silence>,
-    none: &'static str,
-) -> Response {
+fn answered(view: &NodeView, answer: Result<Answer, Silence>, none: &'static str) -> Response {
     let reason = match answer {
         Ok(Answer::Found(timer)) => match document(view, &timer) {
             Some(document) => {
