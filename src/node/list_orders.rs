@@ -101,8 +101,8 @@ impl ListOrder {
 pub struct ListOrders(Slots<Arc<ListOrder>>);
 
 impl ListOrders {
-    /// Takes an order. Returns what is to be done, and the requester in whose name the core is to be
-    /// asked. `None`: the order was given up.
+    /// Takes an order. Returns what is to be done, and the requester in whose name the core is to
+    /// be asked. `None`: the order was given up.
     pub fn begin(
         &mut self,
         own: ShardIndex,

@@ -1,6 +1,6 @@
-//! Connections with peers that stand in the clear although this node offers TLS: the other end spoke
-//! none, or was too busy to answer, or the configuration has changed since. TLS is tried beside
-//! them, so that a cluster whose nodes all speak TLS ends without a connection in the clear.
+//! Connections with peers that stand in the clear although this node offers TLS: the other end
+//! spoke none, or was too busy to answer, or the configuration has changed since. TLS is tried
+//! beside them, so that a cluster whose nodes all speak TLS ends without a connection in the clear.
 
 use crate::base::ids::PeerIndex;
 use crate::cluster::detector::DIAL_MS_MAX;
@@ -12,8 +12,8 @@ use crate::node::peers::socket::Socket;
 use crate::node::peers::sockets::{DialProgress, PeerSockets, SECURE_PAUSE_MS_FIRST};
 use crate::node::settings::PeerTls;
 
-/// The longest pause in ms before TLS is tried again. An original, which never speaks TLS, is asked twice a minute by
-/// each core.
+/// The longest pause in ms before TLS is tried again. An original, which never speaks TLS, is asked
+/// twice a minute by each core.
 const SECURE_PAUSE_MS_MAX: u64 = 30_000;
 
 impl PeerSockets {
@@ -27,9 +27,8 @@ impl PeerSockets {
             return;
         }
         let dialled = &mut self.dialled[peer.index()];
-        let DialProgress::Open(clear) = std::mem::take(&mut dialled.stage) else {
-            unreachable!("TLS is tried beside a connection that stands");
-        };
+        // Nothing but a connection that stands has a time for this.
+        let DialProgress::Open(clear) = std::mem::take(&mut dialled.stage) else { return };
         dialled.clear = Some(clear);
         dialled.secure_at = Some(io.now.mono.plus_ms(DIAL_MS_MAX));
         dialled.begin(io.now.mono, false);
