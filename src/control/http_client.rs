@@ -14,10 +14,11 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
+use super::names::Names;
 use super::tls_stream::{TlsStream, tls_error};
 use crate::tls::connector::Connector;
 use crate::tls::session::{OwnCertificate, TlsError, TlsFault};
@@ -177,6 +178,8 @@ pub(crate) struct HttpClient {
     is_over_tls: bool,
     /// What the server is dialled with over TLS.
     connector: Option<Arc<Connector>>,
+    /// Where names lead.
+    names: Names,
     patience: Duration,
     body_bytes_max: usize,
     connection: Option<Connected>,
@@ -212,6 +215,7 @@ impl HttpClient {
             address: place_in(address).to_owned(),
             is_over_tls: is_over_tls(address),
             connector: None,
+            names: Names::default(),
             patience,
             body_bytes_max,
             connection: None,
@@ -221,6 +225,12 @@ impl HttpClient {
     /// Dials with this connector where the address is one of TLS.
     pub(crate) fn with(mut self, connector: Arc<Connector>) -> Self {
         self.connector = Some(connector);
+        self
+    }
+
+    /// Looks the host up by these names.
+    pub(crate) fn named(mut self, names: Names) -> Self {
+        self.names = names;
         self
     }
 
@@ -281,7 +291,10 @@ impl HttpClient {
     /// remaining time, so that a silent address does not hide the others.
     async fn connect(&self) -> Result<Connected, HttpError> {
         let end = Instant::now() + self.patience;
-        let addresses: Vec<_> = lookup_host(&self.address).await?.collect();
+        let no_port = || io::Error::new(io::ErrorKind::InvalidInput, "invalid socket address");
+        let port = self.address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        let port = port.ok_or_else(no_port)?;
+        let addresses = self.names.look_up(host_of(&self.address), port).await?;
         let mut problem = io::Error::new(io::ErrorKind::NotFound, "the name has no address").into();
         for (address, left) in addresses.iter().zip((1..=addresses.len() as u32).rev()) {
             let share = end.saturating_duration_since(Instant::now()) / left;

@@ -13,6 +13,7 @@ pub(crate) mod launch;
 pub(crate) mod log;
 mod log_queue;
 pub(crate) mod long_work;
+mod names;
 mod originals;
 mod pid_file;
 mod recovery_progress;

@@ -33,6 +33,7 @@ use crate::control::config::timestamp::Coordination;
 use crate::control::destinations::desk::DestinationDesk;
 use crate::control::http_client::{is_over_tls, place_in};
 use crate::control::long_work;
+use crate::control::names::Names;
 use crate::control::originals::reader::Originals;
 use crate::control::recovery_progress;
 use crate::control::tags::board::{Members, SharedConnector};
@@ -40,6 +41,7 @@ use crate::control::tenants::{self, PresentTokens};
 use crate::control::timestamp::keeper::{Keeper, Prepared, TimestampError};
 use crate::node::callbacks::listeners::Reserved;
 use crate::node::commands::{Command, Commander};
+use crate::node::resolver::statics::StaticNames;
 use crate::node::settings::PeerTls;
 use crate::node::{self, NodeHandle, StartError};
 use crate::tls::connector::{ClientMaterial, Connector, Trust};
@@ -148,8 +150,9 @@ async fn live(
     view.timestamps = keeper.as_ref().map(|keeper| Arc::clone(keeper.board()));
     announce(config, (&view, &doors), node.files.shortage(&config.node));
     let (meters, admins) = (Arc::clone(&node.meters), config.admin.cluster.clone());
+    let (leads, names) = Names::new(Arc::clone(&config.node.static_names));
     let (originals, mut commands) =
-        Originals::start(node.view.clone(), meters, node.address.port(), admins);
+        Originals::start(node.view.clone(), meters, node.address.port(), admins, names.clone());
     let tokens = SharedTokens::default();
     tokens.set(config.node.tokens.clone());
     let (present, tenants) = watch::channel(config.node.tokens.clone());
@@ -161,6 +164,7 @@ async fn live(
         present,
         acceptor: acceptor.clone(),
         connector: connector.clone(),
+        leads,
         destinations: Arc::clone(&view.destinations),
         configuration: SharedConfiguration::new(facts::configuration(config)),
     };
@@ -170,7 +174,7 @@ async fn live(
     let addresses = doors.addresses();
     if !addresses.is_empty() {
         let state = admin_state(config, &view, tokens).with(shown.0, shown.1, board.clone());
-        state.set_members(Members { addresses: others(config, &addresses), connector });
+        state.set_members(Members { addresses: others(config, &addresses), connector, names });
         tokio::spawn(api::serve(doors, acceptor, state));
     }
     tokio::spawn(tenants::watch(tenants));
@@ -363,6 +367,8 @@ struct Told {
     acceptor: Option<SharedAcceptor>,
     /// What the admin APIs of other members are dialled with over TLS.
     connector: SharedConnector,
+    /// Where names lead.
+    leads: watch::Sender<Arc<StaticNames>>,
     destinations: Arc<DestinationDesk>,
     /// What the admin API shows of the configuration.
     configuration: SharedConfiguration,
@@ -391,6 +397,7 @@ fn tell(commander: Commander, told: Told) -> impl Fn(&mut Reloader) + Clone + Se
                     told.tokens.set(Some(Arc::clone(read)));
                     told.present.send_replace(Some(Arc::clone(read)));
                 }
+                (Command::StaticNames(read), _) => drop(told.leads.send_replace(Arc::clone(read))),
                 (Command::Acceptor(read), Some(acceptor)) => acceptor.set(Arc::clone(read)),
                 (Command::PeerTls(Some(read)), _) => {
                     told.connector.set(Some(Arc::clone(&read.nodes.connector)));

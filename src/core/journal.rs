@@ -17,6 +17,9 @@ use crate::wire::peer_message::{PeerRefusal, PeerResult};
 
 /// Pause before a segment that could not be made is tried again.
 const PREPARE_AGAIN_MS: u64 = 1_000;
+/// A segment is 64 MiB that are written and synced before it is used: it has so many times the time
+/// of a write. With the defaults a disk that writes 8 MiB/s is slow, and does not count as stalled.
+const SEGMENT_STALLS: u64 = 4;
 /// A journal that has nothing to write writes what time it is so often. After a reset of the wall
 /// clock the present is taken to be at least as late as the last page.
 const STAMP_EVERY_MS: u64 = 10_000;
@@ -139,6 +142,8 @@ pub struct CoreJournal {
     stamp_after_ms: u64,
     /// Until when no segment is asked for, because one could not be made.
     prepares_from: MonoNs,
+    /// When the segment that is being made was asked for.
+    asked_at: Option<MonoNs>,
     no_segment: Option<NoSegment>,
     /// Whether a change waits that has no place in the segments that are there.
     is_blocked: bool,
@@ -170,6 +175,7 @@ impl CoreJournal {
             stamped: None,
             stamp_after_ms: FIRST_STAMP_MS,
             prepares_from: MonoNs(0),
+            asked_at: None,
             no_segment: None,
             is_blocked: false,
             is_stuck: false,
@@ -282,6 +288,7 @@ impl CoreJournal {
         {
             let syncs_directory = !is_planted(Bug::JournalDirectoryNotSynced);
             self.orders.push_back(Order::Prepare { segment, syncs_directory });
+            self.asked_at = Some(now.mono);
         }
         let is_stamped = self.stamped == Some(shard.position());
         self.stamp_after_ms = if is_stamped { STAMP_EVERY_MS } else { FIRST_STAMP_MS };
@@ -325,6 +332,7 @@ impl CoreJournal {
     /// A segment is there, with its name on the disk.
     pub fn prepared(&mut self, segment: SegmentNumber) {
         self.no_segment = None;
+        self.asked_at = None;
         self.writer.prepared(segment);
     }
 
@@ -332,6 +340,7 @@ impl CoreJournal {
     pub fn not_prepared(&mut self, now: Now, why: NoSegment) {
         self.counters.not_prepared += 1;
         self.no_segment = Some(why);
+        self.asked_at = None;
         self.prepares_from = now.mono.plus_ms(PREPARE_AGAIN_MS);
         self.writer.not_prepared();
     }
@@ -377,10 +386,9 @@ impl CoreJournal {
 
     /// When the journal has work although nothing happens.
     pub fn next_wake(&self, ended: MonoNs) -> Option<MonoNs> {
+        let stalls_at = self.stalls_at().filter(|_| self.counters.is_stalled == 0);
         if self.writer.is_writing() {
-            let since = self.writer.writing_since().map_or(MonoNs(0), |stamp| stamp.mono);
-            let stalls_at = since.plus_ms(self.rules.stall_ms);
-            return (self.counters.is_stalled == 0).then_some(stalls_at);
+            return stalls_at;
         }
         // Without a segment there is nothing to write to. The driver tells of a new one.
         let next = match (self.compaction.phase(), self.rules.mode) {
@@ -392,7 +400,17 @@ impl CoreJournal {
         };
         // Later than that, the last turn has asked for a segment.
         let asks_at = self.no_segment.map(|_| self.prepares_from).filter(|&at| at > ended);
-        earlier(next, asks_at)
+        earlier(earlier(next, asks_at), stalls_at)
+    }
+
+    /// When the disk counts as one that does not answer, unless it has done by then what nothing
+    /// can be written without: the write that is under way, or the segment for the next one.
+    fn stalls_at(&self) -> Option<MonoNs> {
+        let stall_ms = self.rules.stall_ms;
+        let writes_at = self.writing_since().map(|since| since.plus_ms(stall_ms));
+        let lacks_segment = self.is_blocked || !self.writer.takes_much();
+        let asked_at = self.asked_at.filter(|_| lacks_segment);
+        earlier(writes_at, asked_at.map(|since| since.plus_ms(SEGMENT_STALLS * stall_ms)))
     }
 
     /// What was counted until the last turn.
@@ -468,8 +486,7 @@ impl CoreJournal {
 
     /// Notes how the disk does, and refuses clients' writes while it takes none.
     fn look_at_the_disk(&mut self, now: Now, shard: &mut Shard) {
-        let since = self.writer.writing_since().map(|stamp| stamp.mono);
-        let is_stalled = since.is_some_and(|since| now.mono >= since.plus_ms(self.rules.stall_ms));
+        let is_stalled = self.stalls_at().is_some_and(|at| at <= now.mono);
         let is_full = self.no_segment.is_some() && self.writer.spares() == 0;
         let is_at_rest = !self.writer.is_writing() && !self.writer.has_work();
         let is_blocked = self.is_blocked || !self.writer.takes_much();
@@ -500,12 +517,16 @@ impl CoreJournal {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::base::ids::ShardIndex;
     use crate::base::time::WallMs;
+    use crate::cluster::view::View;
     use crate::journal::JournalId;
     use crate::journal::writer::{Continuation, Owner, Sizes};
     use crate::shard::effects::Requester;
+    use crate::shard::harness_tests::config;
     use crate::wire::peer_message::decode_result;
 
     fn journal(mode: Mode, last: u64) -> CoreJournal {
@@ -547,6 +568,34 @@ mod tests {
         let full = PeerResult::Refused(PeerRefusal::Full);
         assert_eq!(decode_result(&mut &result.bytes[..]), Ok(full));
         assert_eq!(result.ticket, ticket);
+    }
+
+    /// The first segment after a start, or the next one when the last is full.
+    #[test]
+    fn a_disk_that_makes_no_segment_is_noticed_as_one_that_does_not_answer() {
+        let mut journal = journal(Mode::Sync, 0);
+        let at = |ms: u64| Now { mono: MonoNs(1).plus_ms(ms), wall: WallMs(ms + 1) };
+        let mut shard = Shard::new(config(Arc::new(View::alone("here:1")), 0), at(0));
+        journal.turn(at(0), &mut shard);
+        let prepare = Order::Prepare { segment: SegmentNumber(1), syncs_directory: true };
+        assert_eq!(journal.next_order(), Some(prepare));
+        let stalls_at = at(2_000 * SEGMENT_STALLS);
+        assert_eq!(journal.next_wake(at(1).mono), Some(stalls_at.mono));
+        journal.turn(at(2_000 * SEGMENT_STALLS - 1), &mut shard);
+        assert_eq!(journal.counters().is_stalled, 0);
+        journal.turn(stalls_at, &mut shard);
+        assert_eq!((journal.counters().is_stalled, journal.counters().stalls), (1, 1));
+        assert_eq!(journal.next_wake(stalls_at.mono), None);
+        journal.prepared(SegmentNumber(1));
+        journal.turn(stalls_at, &mut shard);
+        assert_eq!(journal.counters().is_stalled, 0);
+        // The one that is made ahead is not waited for.
+        assert!(journal.next_order().is_some());
+        while journal.next_piece().is_some() {
+            journal.written();
+        }
+        journal.turn(at(60_000), &mut shard);
+        assert_eq!(journal.counters().is_stalled, 0);
     }
 
     #[test]

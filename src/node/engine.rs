@@ -303,13 +303,12 @@ impl Engine {
                 }
                 Command::BackUp => core.back_up(),
                 Command::List(order) => {
-                    let (own, what) = (ShardIndex(self.own as u16), order.what.clone());
-                    let from = self.clients.ordered.begin(own, order);
-                    match what {
-                        Ordered::List(asked) => core.list(now, from, asked),
-                        Ordered::Timer(target, wanted) => {
+                    match self.clients.ordered.begin(ShardIndex(self.own as u16), order) {
+                        Some((from, Ordered::List(asked))) => core.list(now, from, asked),
+                        Some((from, Ordered::Timer(target, wanted))) => {
                             core.request(now, from, wanted.request(target));
                         }
+                        None => {}
                     }
                 }
                 Command::Resynchronise => core.resynchronise(now),

@@ -3,6 +3,8 @@
 //! Nobody waits for a lock.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use crossbeam_queue::ArrayQueue;
 
@@ -53,18 +55,39 @@ impl TimerUse {
     }
 }
 
+/// No core has seen an order yet.
+const WAITS: u8 = 0;
+/// A core does it, or has done it.
+const BEGUN: u8 = 1;
+/// Nobody does it any more.
+const GIVEN_UP: u8 = 2;
+
 /// What the control thread wants.
+///
+/// A core that reads a journal or hangs finds the order when its asker has been told long ago that
+/// nobody answers, and has perhaps ordered something else. So either the core begins with it or the
+/// control thread gives it up, never both.
 #[derive(Debug)]
 pub struct ListOrder {
-    /// What it is.
-    pub what: Ordered,
+    what: Ordered,
+    stage: AtomicU8,
     answer: ArrayQueue<Answer>,
 }
 
 impl ListOrder {
     /// An order without an answer.
     pub fn new(what: Ordered) -> Self {
-        Self { what, answer: ArrayQueue::new(1) }
+        Self { what, stage: AtomicU8::new(WAITS), answer: ArrayQueue::new(1) }
+    }
+
+    /// Waits no longer. Returns whether it is certain that the order will not be done.
+    pub fn give_up(&self) -> bool {
+        self.stage.compare_exchange(WAITS, GIVEN_UP, AcqRel, Acquire).is_ok()
+    }
+
+    /// Whether the order is to be done now, by the caller.
+    fn begin(&self) -> bool {
+        self.stage.compare_exchange(WAITS, BEGUN, AcqRel, Acquire).is_ok()
     }
 
     /// Takes the answer, if it is there.
@@ -78,10 +101,19 @@ impl ListOrder {
 pub struct ListOrders(Slots<Arc<ListOrder>>);
 
 impl ListOrders {
-    /// Takes an order. Returns the requester in whose name the core is to be asked.
-    pub fn begin(&mut self, own: ShardIndex, order: Arc<ListOrder>) -> Requester {
+    /// Takes an order. Returns what is to be done, and the requester in whose name the core is to
+    /// be asked. `None`: the order was given up.
+    pub fn begin(
+        &mut self,
+        own: ShardIndex,
+        order: Arc<ListOrder>,
+    ) -> Option<(Requester, Ordered)> {
+        if !order.begin() {
+            return None;
+        }
+        let what = order.what.clone();
         let SlotKey { index, generation } = self.0.insert(order);
-        Requester { shard: own, connection: ORDERED, generation, request: index }
+        Some((Requester { shard: own, connection: ORDERED, generation, request: index }, what))
     }
 
     /// Takes an answer that is for nobody but the control thread.
@@ -106,12 +138,27 @@ mod tests {
         let mut orders = ListOrders::default();
         let asked = ListAsked::Count { has_spans: true };
         let order = Arc::new(ListOrder::new(Ordered::List(asked)));
-        let to = orders.begin(ShardIndex(0), order.clone());
+        let (to, _) = orders.begin(ShardIndex(0), order.clone()).expect("it waits");
         orders.end(Reply::at_once(Requester { connection: 7, ..to }, Answer::NotFound));
         assert_eq!(order.answer(), None, "that was a client's");
         orders.end(Reply::at_once(to, Answer::NotFound));
         orders.end(Reply::at_once(to, Answer::NotFound));
         assert_eq!(order.answer(), Some(Answer::NotFound));
         assert_eq!(order.answer(), None);
+    }
+
+    #[test]
+    fn an_order_that_was_given_up_is_never_done() {
+        let mut orders = ListOrders::default();
+        let order = || {
+            let asked = ListAsked::Count { has_spans: true };
+            Arc::new(ListOrder::new(Ordered::List(asked)))
+        };
+        let (late, begun) = (order(), order());
+        assert!(late.give_up(), "no core has seen it");
+        assert!(orders.begin(ShardIndex(0), late).is_none());
+        assert!(orders.begin(ShardIndex(0), begun.clone()).is_some());
+        assert!(!begun.give_up(), "it is done, or will be");
+        assert!(orders.begin(ShardIndex(0), begun).is_none(), "once");
     }
 }

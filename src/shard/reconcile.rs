@@ -531,9 +531,7 @@ impl Shard {
         if !is_settled || !self.agrees(&former, &placement.replicas) {
             return self.reconcile.look_again(tick, id);
         }
-        if self.records.due(&record) <= tick + FINISH_GUARD_MS
-            && self.records.placement_of(&record).own.is_some()
-        {
+        if self.is_too_late_to_finish(tick, &record, &placement) {
             if !self.peers.lately_full(tick).is_empty() {
                 self.reconcile.ready.insert(id.0);
             }
@@ -573,6 +571,19 @@ impl Shard {
             // A node may have died or returned meanwhile.
             Some(_) => self.look_later_if_misplaced(tick, slot),
         }
+    }
+
+    /// Whether holders of the former list may be about to pop, and would not hear of the new list
+    /// before they do. This node may be one of them. If it is not, it may still be about to act
+    /// beside them, and then leaves to them the pop that they are about to make.
+    fn is_too_late_to_finish(&self, tick: Tick, record: &Record, next: &Placement) -> bool {
+        let (due, former) = (self.records.due(record), self.records.placement_of(record));
+        if former.own.is_some() {
+            return due <= tick + FINISH_GUARD_MS;
+        }
+        let holders = self.peers.view.peers_of(&former.replicas).minus(self.peers.dead());
+        let is_new = former.replicas != next.replicas;
+        is_new && !holders.is_empty() && due.0.abs_diff(tick.0) <= FINISH_GUARD_MS
     }
 
     /// Tells nodes that act on whatever they hold that a timer has ended there, because other nodes

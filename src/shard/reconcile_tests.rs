@@ -568,6 +568,41 @@ fn a_timer_that_is_due_soon_is_not_handed_over_but_looked_at_again() {
     assert_eq!((is_forgotten, misplaced), (true, 0));
 }
 
+/// A node that has come back holds a copy beside the list of those that stood in for it, and moves
+/// the timer home. They would pop beside it what is due before they have heard of that.
+#[test]
+fn a_node_beside_the_list_does_not_act_on_a_pop_that_the_holders_are_about_to_make() {
+    let finished = |at: fn(u64) -> u64, are_dead: bool| {
+        let (mut cluster, own, _) = offered();
+        let others: Vec<_> = (0..3).filter(|node| *node != own).collect();
+        if are_dead {
+            others.iter().for_each(|node| cluster.believe(own, *node, Liveness::Dead));
+        }
+        let peers: Vec<_> =
+            others.iter().map(|node| cluster.peer(own, *node).expect("a member")).collect();
+        let shard = cluster.shard(own);
+        let view = &shard.peers.view;
+        let beside = peers.iter().map(|peer| view.hash_of(*peer)).collect();
+        let home = [shard.peers.own_hash(), view.hash_of(peers[0])].into_iter().collect();
+        let slot = shard.find(ID).expect("it is held");
+        let sites = shard.records.placement_of(shard.records.get(slot)).sites;
+        let former = shard.placement(beside, sites, 2);
+        shard.place(slot, &former);
+        let record = *shard.records.get(slot);
+        let placement = shard.placement(home, sites, 2);
+        let (key, waiting) = (record.key(), PeerSet::EMPTY);
+        let moving = Move { key, placement, waiting, round: 1, is_passed_on: false };
+        shard.reconcile.moves.insert(ID.0, moving);
+        shard.finish_move(Tick(at(record.due().0)), ID, &mut Outbox::default());
+        shard.records.placement_of(shard.records.get(slot)).replicas == home
+    };
+    assert!(!finished(|due| due - FINISH_GUARD_MS, false), "they are about to pop");
+    assert!(!finished(|due| due + FINISH_GUARD_MS, false), "they may be at it");
+    assert!(finished(|due| due - FINISH_GUARD_MS - 1, false), "they hear of it in time");
+    assert!(finished(|due| due + FINISH_GUARD_MS + 1, false), "something keeps them from it");
+    assert!(finished(|due| due, true), "nobody else would pop");
+}
+
 #[test]
 fn a_timer_whose_callback_runs_is_not_handed_over_but_looked_at_again() {
     let runs =

@@ -90,10 +90,11 @@ impl Client {
              {body}"
         );
         let answered = stream.write_all(text.as_bytes()).and_then(|()| read_answer(stream));
-        answered.map_err(|error| {
+        let is_kept = |answer: &Answer| answer.header("Connection") != Some("close");
+        if !answered.as_ref().is_ok_and(is_kept) {
             self.connections[node] = None;
-            Failure::Unknown(error.to_string())
-        })
+        }
+        answered.map_err(|error| Failure::Unknown(error.to_string()))
     }
 }
 

@@ -191,18 +191,40 @@ impl Case<'_> {
                     let due = judge_actions::due_at_last(self.history, self.timer, index);
                     required.extend(due.map(|due| (index, 1, due)));
                 }
-                Wish::Timer { pops, .. } => required.extend((1..=pops).filter_map(|sequence| {
-                    Some((index, sequence, write.due(sequence, &self.history.clock)?.1))
-                })),
+                Wish::Timer { pops, .. } => {
+                    let passed_over = |sequence| sequence < pops && self.is_missed(write, sequence);
+                    let due = |sequence| write.due(sequence, &self.history.clock);
+                    let all = (1..=pops).filter(|sequence| !passed_over(*sequence));
+                    required.extend(all.filter_map(|it| Some((index, it, due(it)?.1))));
+                }
                 Wish::Cron { .. } => {
                     let until = replaced.unwrap_or(now).min(now);
                     required.extend(self.moments(index, until));
                 }
                 Wish::Delete => {}
             }
-            required.retain(|pop| pop.0 != index || pop.2 < ends.min(now));
+            required.retain(|pop| pop.0 != index || self.patience_from(pop.2) < ends.min(now));
         }
         required
+    }
+
+    /// From when a pop that is due at a moment is waited for: while no node runs nobody makes it.
+    fn patience_from(&self, due: Ns) -> Ns {
+        let outages = self.history.faults.iter().filter(|fault| fault.kind == Kind::KillAll);
+        let over = outages.filter(|fault| (fault.from..=fault.until).contains(&due));
+        over.map(|fault| fault.until).max().unwrap_or(due)
+    }
+
+    /// "A repeating timer makes the last pop that it missed": reports whether no node ran when the
+    /// pop was due, and the next one was due, too, before the nodes served again.
+    fn is_missed(&self, write: &Write, sequence: u64) -> bool {
+        let due = |sequence| write.due(sequence, &self.history.clock);
+        let Some(((_, due), (next, _))) = due(sequence).zip(due(sequence + 1)) else {
+            return false;
+        };
+        let all = self.history.faults.iter().filter(|fault| fault.kind == Kind::KillAll);
+        let mut outages = all.map(|fault| (fault.from.saturating_sub(SLACK), fault.until + SLACK));
+        outages.any(|(from, until)| due >= from && next <= until)
     }
 
     /// Returns the pops of the calendar that must have come before `until`. A pop that comes when

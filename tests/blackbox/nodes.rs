@@ -246,20 +246,25 @@ impl Nodes {
         self.set_serving(place, true);
     }
 
-    /// Waits until a node answers, and lets clients know it.
+    /// Waits until a node takes writes, and lets clients know it.
     pub fn await_ready(&self, place: usize) {
-        self.await_answer(place);
+        self.await_health(place, "/readyz");
         self.set_serving(place, true);
     }
 
-    /// Waits until a node answers.
+    /// Waits until a node answers. One that joins takes no writes before the members know it, and
+    /// one whose disk is full takes none at all.
     pub fn await_answer(&self, place: usize) {
+        self.await_health(place, "/healthz");
+    }
+
+    fn await_health(&self, place: usize, path: &str) {
         let mut client = Client::new(self.addresses());
         let mut admin = Client::new(vec![self.admin(place)]);
-        until(&format!("node {place} to answer"), PATIENCE, || {
+        until(&format!("node {place} to answer {path}"), PATIENCE, || {
             let pinged = client.request(place, "GET", "/ping", "").ok()?;
-            let ready = admin.request(0, "GET", "/readyz", "").ok()?;
-            (pinged.status == 200 && ready.status == 200).then_some(())
+            let well = admin.request(0, "GET", path, "").ok()?;
+            (pinged.status == 200 && well.status == 200).then_some(())
         });
     }
 

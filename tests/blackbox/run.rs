@@ -26,8 +26,17 @@ const NOTABLE: Duration = Duration::from_millis(20);
 /// Longest wait at the end until the number of copies is right, because tombstones and moves must
 /// end first.
 const COUNTS: Duration = Duration::from_secs(60);
-/// How many violations are shown with their history.
+/// How many violations of a rule are shown with their history.
 const SHOWN: usize = 4;
+
+/// Tells threads to end when it is dropped.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
 
 /// Runs one seed. Returns whether no rule was violated.
 pub fn run(options: &Options, seed: u64) -> bool {
@@ -37,6 +46,8 @@ pub fn run(options: &Options, seed: u64) -> bool {
     let sinks = Sinks::start(&recorder);
     let (is_over, is_ended) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
+        // Whatever ends the run ends its threads.
+        let _ends = [Ends(&is_over), Ends(&is_ended)];
         scope.spawn(|| watch_stalls(&recorder, &is_ended));
         let workers: Vec<_> = (0..CLIENTS)
             .map(|number| {
@@ -103,11 +114,12 @@ fn is_kept(options: &Options, seed: u64, mut nodes: Nodes, recorder: &Recorder) 
     if violations.is_empty() {
         return true;
     }
-    let mut shown: Vec<Option<usize>> = Vec::new();
+    let mut shown: Vec<(&str, Option<usize>)> = Vec::new();
     for violation in &violations {
-        if shown.len() < SHOWN && !shown.contains(&violation.timer) {
+        let of_rule = shown.iter().filter(|(rule, _)| *rule == violation.rule).count();
+        if of_rule < SHOWN && !shown.contains(&(violation.rule, violation.timer)) {
             explain(&history, violation);
-            shown.push(violation.timer);
+            shown.push((violation.rule, violation.timer));
         }
     }
     let mut rules: BTreeMap<&str, usize> = BTreeMap::new();

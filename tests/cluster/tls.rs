@@ -137,10 +137,12 @@ fn tls_is_changed_while_nodes_run() {
         }
     };
     let took = "further connections between nodes";
-    for mode in ["accept-both", "required"] {
-        reload(&mut cluster, &|cluster, place| pki.lines(cluster, place, mode), took);
-    }
-    // Plain connections have ended, and new ones stand.
+    let losses = THREE.map(|place| cluster.metric(place, "chronos_peer_losses_total"));
+    reload(&mut cluster, &|cluster, place| pki.lines(cluster, place, "accept-both"), took);
+    // Plain connections go on until others have taken their place, and none breaks.
+    await_tls(&cluster, &THREE);
+    assert_eq!(THREE.map(|place| cluster.metric(place, "chronos_peer_losses_total")), losses);
+    reload(&mut cluster, &|cluster, place| pki.lines(cluster, place, "required"), took);
     await_tls(&cluster, &THREE);
     cluster.await_alive(&THREE);
     // A file of another node changes nothing.

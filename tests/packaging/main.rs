@@ -23,6 +23,7 @@ const STORIES: &[Story] = &[
     ("alarms_and_dashboards_name_metrics_that_are_served", metrics::names_are_served),
     ("alarms_ring_and_are_silent_as_their_tests_say", metrics::alarms_are_tested),
     ("every_alarm_says_what_to_do", metrics::alarms_say_what_to_do),
+    ("every_alarm_of_a_node_is_one_for_prometheus", metrics::alarms_of_nodes_ring),
     ("each_command_has_a_manual_page_with_its_flags", manual::pages_have_flags),
     ("shells_take_the_completions", manual::completions_are_scripts),
     ("the_unit_of_packages_is_that_of_tuning", unit::unit_is_that_of_tuning),

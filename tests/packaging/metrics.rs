@@ -111,6 +111,30 @@ pub fn alarms_are_tested() {
     other("promtool", &["test", "rules", "packaging/prometheus/chronos_test.yml"]);
 }
 
+/// What a node calls an alarm (`src/control/admin/alarm_conditions.rs`) is one for Prometheus, too.
+pub fn alarms_of_nodes_ring() {
+    let (rules, conditions) = (read(RULES), read("src/control/admin/alarm_conditions.rs"));
+    let mut findings = Vec::new();
+    let mut seen = 0;
+    for condition in conditions.split("    Condition {\n").skip(1) {
+        let name = condition.split('"').nth(1).expect("a name");
+        let figure = condition.split("what:").next().unwrap_or_default();
+        for read in figure.split(".get()").filter(|read| read.contains("core")) {
+            let field = read.rsplit('.').next().expect("a field").trim();
+            let metric = match field.strip_suffix("_ms") {
+                Some(stem) => format!("chronos_{stem}_seconds"),
+                None => format!("chronos_{field}"),
+            };
+            seen += 1;
+            if !rules.contains(&metric) {
+                findings.push(format!("alarm {name}: no rule of {RULES} looks at {metric}"));
+            }
+        }
+    }
+    assert!(seen > 40, "{seen}");
+    expect_none(&findings);
+}
+
 pub fn alarms_say_what_to_do() {
     let rules = document_of(RULES);
     for rule in list(&rules, "groups").iter().flat_map(|group| list(group, "rules")) {

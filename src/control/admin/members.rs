@@ -103,9 +103,9 @@ async fn ask(members: &Members, token: Option<&str>) -> Vec<Value> {
     let connector = members.connector.get();
     for address in members.addresses.clone() {
         let token = token.filter(|_| is_over_tls(&address)).map(str::to_owned);
-        let connector = connector.clone();
+        let (connector, names) = (connector.clone(), members.names.clone());
         asked.spawn(async move {
-            let mut client = HttpClient::new(&address, MEMBER_WAIT, MEMBER_BYTES_MAX);
+            let mut client = HttpClient::new(&address, MEMBER_WAIT, MEMBER_BYTES_MAX).named(names);
             if let Some(connector) = connector {
                 client = client.with(connector);
             }

@@ -25,6 +25,19 @@ const FIGURES_WAIT: Duration = Duration::from_millis(100);
 /// How often the wait looks again. A core publishes within some tens of microseconds.
 const FIGURES_PAUSE: Duration = Duration::from_millis(1);
 
+/// Why a core has not answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub(crate) enum Silence {
+    /// The cores are too busy, or hang. What was asked for is not done, and will not be.
+    #[error("the cores do not answer, and nothing was done; retry in a moment")]
+    NotBegun,
+    /// A core does it, but is not ready in time.
+    #[error(
+        "a core has begun with it and does not answer yet: it may be done, look before a retry"
+    )]
+    Begun,
+}
+
 /// Longest wait for a page of a list. A core ends it within 2 s.
 const LIST_WAIT: Duration = Duration::from_secs(5);
 
@@ -145,19 +158,22 @@ impl NodeView {
     }
 
     /// Has a core put a page of a list or numbers together, or do something with a timer or a dead
-    /// letter. `None`: the cores are too busy, or hang.
-    pub(crate) async fn list(&self, what: Ordered) -> Option<Answer> {
+    /// letter.
+    pub(crate) async fn list(&self, what: Ordered) -> Result<Answer, Silence> {
         let order = Arc::new(ListOrder::new(what));
-        if !self.commander.as_ref()?.list(Arc::clone(&order)) {
-            return None;
+        let commander = self.commander.as_ref().ok_or(Silence::NotBegun)?;
+        if !commander.list(Arc::clone(&order)) {
+            return Err(Silence::NotBegun);
         }
         let deadline = Instant::now() + LIST_WAIT;
         loop {
-            let answer = order.answer();
-            if answer.is_some() || Instant::now() >= deadline {
-                return answer;
+            let is_over = Instant::now() >= deadline;
+            match order.answer() {
+                Some(answer) => return Ok(answer),
+                None if is_over && order.give_up() => return Err(Silence::NotBegun),
+                None if is_over => return Err(Silence::Begun),
+                None => tokio::time::sleep(FIGURES_PAUSE).await,
             }
-            tokio::time::sleep(FIGURES_PAUSE).await;
         }
     }
 

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::answers::NOT_ALLOWED;
-use super::node_view::NodeView;
+use super::node_view::{NodeView, Silence};
 use super::timers::{has_condition, refused};
 use crate::base::ids::TimerId;
 use crate::node::clients::document::write_document;
@@ -132,25 +132,28 @@ async fn by_name(view: &NodeView, path: &str, wanted: TimerUse) -> Response {
 }
 
 /// `none` says that there is no such timer.
-fn answered(view: &NodeView, answer: Option<Answer>, none: &'static str) -> Response {
-    match answer {
-        Some(Answer::Found(timer)) => match document(view, &timer) {
+fn answered(view: &NodeView, answer: Result<Answer, Silence>, none: &'static str) -> Response {
+    let reason = match answer {
+        Ok(Answer::Found(timer)) => match document(view, &timer) {
             Some(document) => {
-                ([(CONTENT_TYPE, "application/json")], format!("{document}\n")).into_response()
+                let whole = format!("{document}\n");
+                return ([(CONTENT_TYPE, "application/json")], whole).into_response();
             }
-            None => refused(None),
+            None => Silence::Begun.to_string(),
         },
-        Some(Answer::Done { id, factor, filter }) => done(id, factor, filter),
-        Some(Answer::Identified(it)) => done(it.id, it.factor, it.filter),
-        Some(Answer::NotFound | Answer::Refused(Refusal::NoTimer)) => {
-            (StatusCode::NOT_FOUND, none).into_response()
+        Ok(Answer::Done { id, factor, filter }) => return done(id, factor, filter),
+        Ok(Answer::Identified(it)) => return done(it.id, it.factor, it.filter),
+        Ok(Answer::NotFound | Answer::Refused(Refusal::NoTimer)) => {
+            return (StatusCode::NOT_FOUND, none).into_response();
         }
-        Some(Answer::Refused(
+        Ok(Answer::Refused(
             refusal @ (Refusal::Paused | Refusal::NoteTooLong | Refusal::Original),
-        )) => (StatusCode::CONFLICT, format!("{refusal}\n")).into_response(),
-        Some(Answer::Refused(refusal)) => refused(Some(refusal.to_string())),
-        _ => refused(None),
-    }
+        )) => return (StatusCode::CONFLICT, format!("{refusal}\n")).into_response(),
+        Ok(Answer::Refused(refusal)) => refusal.to_string(),
+        Ok(_) => Silence::Begun.to_string(),
+        Err(silence) => silence.to_string(),
+    };
+    refused(&reason)
 }
 
 fn done(id: TimerId, factor: u8, filter: u64) -> Response {

@@ -140,7 +140,7 @@ impl DueBoard {
         let answer = view.list(Ordered::List(ListAsked::Count { has_spans: true })).await;
         let took = begun.elapsed();
         let mut due = self.lock();
-        if let Some(document) = answer.as_ref().and_then(numbers) {
+        if let Some(document) = answer.as_ref().ok().and_then(numbers) {
             due.counted = Some((Instant::now(), document));
         }
         due.is_counting = false;

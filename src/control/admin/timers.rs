@@ -6,7 +6,7 @@ use axum::http::header::{CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH, LOCATION, RETRY_
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
-use super::node_view::NodeView;
+use super::node_view::{NodeView, Silence};
 use crate::base::ids::TimerId;
 use crate::base::jobs::digest;
 use crate::core::jobs::JOB_PAGE;
@@ -133,10 +133,10 @@ async fn one(view: &NodeView, id: &str, wanted: LetterUse) -> Response {
     shown(view.list(Ordered::Timer(Target { id, factor, filter }, TimerUse::Letter(wanted))).await)
 }
 
-fn shown(answer: Option<Answer>) -> Response {
+fn shown(answer: Result<Answer, Silence>) -> Response {
     let mut body = Vec::new();
     let reason = match answer {
-        Some(Answer::Internal(internal)) => match *internal {
+        Ok(Answer::Internal(internal)) => match *internal {
             Internal::List(page) => {
                 write_list(&page, write_document, &mut body);
                 return ([(CONTENT_TYPE, "application/json")], body).into_response();
@@ -157,25 +157,25 @@ fn shown(answer: Option<Answer>) -> Response {
             Internal::Jobs(_) => {
                 return (StatusCode::NOT_FOUND, format!("{NO_JOB}\n")).into_response();
             }
-            _ => None,
+            _ => Silence::Begun.to_string(),
         },
-        Some(Answer::Found(view)) => {
+        Ok(Answer::Found(view)) => {
             write_document(&view, &mut body);
             return ([(CONTENT_TYPE, "application/json")], body).into_response();
         }
-        Some(Answer::Done { id, factor, filter }) => return done((id, factor, filter)),
-        Some(Answer::Identified(it)) => return done((it.id, it.factor, it.filter)),
-        Some(Answer::NotFound | Answer::Refused(Refusal::NoTimer)) => {
+        Ok(Answer::Done { id, factor, filter }) => return done((id, factor, filter)),
+        Ok(Answer::Identified(it)) => return done((it.id, it.factor, it.filter)),
+        Ok(Answer::NotFound | Answer::Refused(Refusal::NoTimer)) => {
             return (StatusCode::NOT_FOUND, "no dead letter with this id\n").into_response();
         }
-        Some(Answer::Refused(refusal @ Refusal::JobsOfNameFull)) => {
+        Ok(Answer::Refused(refusal @ Refusal::JobsOfNameFull)) => {
             let told = format!("{refusal}\n");
             return (StatusCode::TOO_MANY_REQUESTS, [(RETRY_AFTER, LATER_S)], told).into_response();
         }
-        Some(Answer::Refused(refusal)) => Some(refusal.to_string()),
-        None => None,
+        Ok(Answer::Refused(refusal)) => refusal.to_string(),
+        Err(silence) => silence.to_string(),
     };
-    refused(reason)
+    refused(&reason)
 }
 
 /// Tells where the timer is that a dead letter was.
@@ -186,8 +186,7 @@ fn done((id, factor, filter): (TimerId, u8, u64)) -> Response {
 }
 
 /// Answers that the cores did not do what was asked.
-pub(super) fn refused(reason: Option<String>) -> Response {
-    let reason = reason.unwrap_or_else(|| "the cores do not answer; retry in a moment".to_owned());
+pub(super) fn refused(reason: &str) -> Response {
     let told = format!("{reason}\n");
     (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, LATER_S)], told).into_response()
 }
@@ -203,12 +202,12 @@ mod tests {
             (Refusal::JobsFull, StatusCode::SERVICE_UNAVAILABLE),
             (Refusal::ListsFull, StatusCode::SERVICE_UNAVAILABLE),
         ] {
-            let answer = shown(Some(Answer::Refused(refusal)));
+            let answer = shown(Ok(Answer::Refused(refusal)));
             assert_eq!(answer.status(), status, "{refusal}");
             assert_eq!(answer.headers()[RETRY_AFTER], LATER_S, "{refusal}");
         }
         for none in [Answer::NotFound, Answer::Refused(Refusal::NoTimer)] {
-            assert_eq!(shown(Some(none)).status(), StatusCode::NOT_FOUND);
+            assert_eq!(shown(Ok(none)).status(), StatusCode::NOT_FOUND);
         }
     }
 }

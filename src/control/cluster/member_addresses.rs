@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::lookup_host;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -18,15 +17,19 @@ use crate::core::peers::address::{PeerAddress, place_of};
 use crate::node::commands::Command;
 
 use crate::control::http_client::place_in;
+use crate::control::names::Names;
 
-/// Pause between two look-ups of all names. A change of the members starts a look-up at once.
+/// Pause between two look-ups of all names. A change of the members, or of where names lead, starts
+/// a look-up at once.
 const EVERY: Duration = Duration::from_secs(60);
 
 /// Tells the cores the addresses of the members' names, and those of `admins`, the admin APIs as
-/// `host:port` or `https://host:port`, again and again, until the node stops.
+/// `host:port` or `https://host:port`, again and again, until the node stops. `leads` says where
+/// names lead.
 pub(crate) async fn tell(
     mut views: watch::Receiver<Arc<View>>,
     admins: Vec<String>,
+    mut leads: Names,
     commands: mpsc::Sender<Command>,
 ) {
     let admins: Vec<String> = admins.iter().filter_map(|admin| name_of(place_in(admin))).collect();
@@ -36,7 +39,7 @@ pub(crate) async fn tell(
         // A name that is looked up for its member is not looked up again.
         let others = admins.iter().filter(|name| !names.contains(name)).cloned().collect();
         let (found, found_admins) =
-            tokio::join!(look_up(names, &known), look_up(others, &known_admins));
+            tokio::join!(look_up(&leads, names, &known), look_up(&leads, others, &known_admins));
         // Sent even if nothing has changed: a core that hung may have missed the last command.
         let told = [
             (take_over(&mut known, found), Command::Members as fn(NamedAddresses) -> Command),
@@ -48,8 +51,13 @@ pub(crate) async fn tell(
                 return;
             }
         }
-        if matches!(timeout(EVERY, views.changed()).await, Ok(Err(_))) {
-            return;
+        tokio::select! {
+            changed = timeout(EVERY, views.changed()) => {
+                if matches!(changed, Ok(Err(_))) {
+                    return;
+                }
+            }
+            () = leads.changed() => {}
         }
     }
 }
@@ -73,12 +81,12 @@ fn take_over(known: &mut Found, found: Found) -> Option<Found> {
 
 /// Looks up all names at the same time, because a name that no server answers for takes seconds. A
 /// name that fails keeps its last addresses.
-async fn look_up(names: Vec<String>, known: &[(String, Vec<IpAddr>)]) -> Found {
+async fn look_up(leads: &Names, names: Vec<String>, known: &[(String, Vec<IpAddr>)]) -> Found {
     let begin = |name: String| -> (String, JoinHandle<std::io::Result<Vec<IpAddr>>>) {
-        let asked = name.clone();
+        let (asked, leads) = (name.clone(), leads.clone());
         let look = async move {
-            let found = lookup_host((asked, 0)).await?;
-            let mut found: Vec<_> = found.map(|address| address.ip().to_canonical()).collect();
+            let found = leads.look_up(&asked, 0).await?;
+            let mut found: Vec<_> = found.iter().map(|found| found.ip().to_canonical()).collect();
             // Servers change the order with each answer.
             found.sort_unstable();
             found.dedup();
@@ -107,6 +115,7 @@ async fn look_up(names: Vec<String>, known: &[(String, Vec<IpAddr>)]) -> Found {
 mod tests {
     use super::*;
     use crate::cluster::view::Membership;
+    use crate::node::resolver::statics::StaticNames;
 
     #[tokio::test]
     async fn every_name_is_told_with_what_is_known_of_it() {
@@ -122,7 +131,8 @@ mod tests {
         let (commands, mut told) = mpsc::channel(1);
         let admins = ["https://admin.invalid:7254", "localhost:7254", "https://10.0.0.1:7254"];
         let admins = admins.map(str::to_owned).to_vec();
-        let task = tokio::spawn(tell(changes, admins, commands));
+        let (leads, names) = Names::new(Arc::default());
+        let task = tokio::spawn(tell(changes, admins, names, commands));
         let Some(Command::Members(found)) = told.recv().await else { panic!("names are told") };
         let names: Vec<&str> = found.iter().map(|(name, _)| &name[..]).collect();
         assert_eq!(names, ["localhost", "no.invalid"]);
@@ -136,6 +146,11 @@ mod tests {
         let Some(Command::Admins(found)) = told.recv().await else { panic!("admin APIs stay") };
         let names: Vec<&str> = found.iter().map(|(name, _)| &name[..]).collect();
         assert_eq!(names, ["admin.invalid", "localhost"], "no member has that name any more");
+        let mut file = StaticNames::default();
+        file.set_addresses("admin.invalid", vec![[10, 0, 0, 9].into()]);
+        leads.send_replace(Arc::new(file));
+        let Some(Command::Admins(found)) = told.recv().await else { panic!("it leads elsewhere") };
+        assert_eq!(found[0], ("admin.invalid".to_owned(), vec![[10, 0, 0, 9].into()]));
         drop(views);
         task.await.expect("it ends with the node");
     }
@@ -143,6 +158,6 @@ mod tests {
     #[tokio::test]
     async fn a_name_that_fails_keeps_its_last_addresses() {
         let last = vec![("no.invalid".to_owned(), vec![IpAddr::from([10, 0, 0, 2])])];
-        assert_eq!(look_up(vec!["no.invalid".into()], &last).await, last);
+        assert_eq!(look_up(&Names::default(), vec!["no.invalid".into()], &last).await, last);
     }
 }

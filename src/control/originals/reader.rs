@@ -21,6 +21,7 @@ use crate::cluster::detector::Liveness;
 use crate::cluster::view::{PeerKind, View};
 use crate::control::cluster::member_addresses;
 use crate::control::http_client::{HttpClient, HttpError, HttpRequest};
+use crate::control::names::Names;
 use crate::core::copies::Copies;
 use crate::core::peers::address::{PeerAddress, place_of};
 use crate::node::commands::Command;
@@ -137,16 +138,17 @@ impl ReaderShared {
 impl Originals {
     /// Starts the task on the runtime of the caller. The receiver yields the commands for the
     /// cores. `port` is the port of a member whose name has none; `admins` are the admin APIs of
-    /// members.
+    /// members; `names` says where names lead.
     pub(crate) fn start(
         view: Arc<View>,
         meters: Arc<[CoreMeters]>,
         port: u16,
         admins: Vec<String>,
+        names: Names,
     ) -> (Self, mpsc::Receiver<Command>) {
         let (commands, receiver) = mpsc::channel(1);
         let (views, changes) = watch::channel(view.clone());
-        tokio::spawn(member_addresses::tell(changes, admins, commands.clone()));
+        tokio::spawn(member_addresses::tell(changes, admins, names.clone(), commands.clone()));
         let state = ReaderState { view, is_wanted: false, progress: ReadingProgress::default() };
         let shared =
             Arc::new(ReaderShared { state: Mutex::new(state), wanted: Notify::new(), views });
@@ -155,6 +157,7 @@ impl Originals {
             commands,
             meters,
             port,
+            names,
             known: PeerSet::EMPTY,
         };
         tokio::spawn(reader.run());
@@ -189,6 +192,8 @@ struct OriginalsReader {
     commands: mpsc::Sender<Command>,
     meters: Arc<[CoreMeters]>,
     port: u16,
+    /// Where names of members lead.
+    names: Names,
     /// The original nodes that were alive at the last look.
     known: PeerSet,
 }
@@ -479,7 +484,7 @@ impl Round<'_> {
                 PeerAddress::At(address) => address.to_string(),
                 PeerAddress::Named(name, port) => format!("{name}:{port}"),
             };
-            HttpClient::new(&address, PATIENCE, BODY_BYTES_MAX)
+            HttpClient::new(&address, PATIENCE, BODY_BYTES_MAX).named(self.reader.names.clone())
         })
     }
 }

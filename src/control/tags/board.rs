@@ -11,6 +11,7 @@ use tokio::time::interval;
 
 use super::statistics::{TagStatistics, TagsReport};
 use crate::control::http_client::{HttpClient, HttpError, HttpRequest, is_over_tls};
+use crate::control::names::Names;
 use crate::control::shared::Shared;
 use crate::node::meters::CoreMeters;
 use crate::ring;
@@ -42,6 +43,8 @@ pub(crate) struct Members {
     pub addresses: Vec<String>,
     /// What those of TLS are dialled with.
     pub connector: SharedConnector,
+    /// Where their names lead.
+    pub names: Names,
 }
 
 /// Why there is no document: the status of the answer and a sentence.
@@ -162,9 +165,9 @@ async fn ask(
     let connector = members.connector.get();
     for address in members.addresses {
         let token = token.filter(|_| is_over_tls(&address)).map(str::to_owned);
-        let connector = connector.clone();
+        let (connector, names) = (connector.clone(), members.names.clone());
         asked.spawn(async move {
-            let mut client = HttpClient::new(&address, MEMBER_LIMIT, MEMBER_BYTES_MAX);
+            let mut client = HttpClient::new(&address, MEMBER_LIMIT, MEMBER_BYTES_MAX).named(names);
             if let Some(connector) = connector {
                 client = client.with(connector);
             }

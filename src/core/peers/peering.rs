@@ -279,7 +279,8 @@ impl Peering {
         }
     }
 
-    /// Takes a dialled connection that is ready. Returns whether it is used.
+    /// Takes a dialled connection that is ready, the first one or one in place of the one that
+    /// stands. Returns whether it is used.
     pub fn connected(
         &mut self,
         behind: &mut Behind<'_>,
@@ -294,6 +295,10 @@ impl Peering {
             self.lost(behind, peer);
             return false;
         }
+        let incarnation = connected.hello.as_ref().map(|hello| hello.incarnation);
+        if self.is_open_to_another(peer, incarnation) {
+            self.lost(behind, peer);
+        }
         let Some(dialled) = self.peers.get_mut(peer.index()).and_then(Option::as_mut) else {
             return false;
         };
@@ -307,7 +312,6 @@ impl Peering {
             dialled.has_gaps |= !dialled.voice.is_empty();
             dialled.voice.clear(|purpose| behind.tell(Event::PeerUnheard { peer, purpose }));
         }
-        let incarnation = connected.hello.as_ref().map(|hello| hello.incarnation);
         match incarnation {
             Some(heard) if dialled.incarnation != Some(heard) => {
                 dialled.incarnation = Some(heard);
@@ -333,6 +337,15 @@ impl Peering {
         self.greet(behind, peer);
         self.wake_at = now;
         true
+    }
+
+    /// Returns whether the connection that stands is one to another process than this one.
+    fn is_open_to_another(&self, peer: PeerIndex, incarnation: Option<u64>) -> bool {
+        let dialled = self.peers.get(peer.index()).and_then(Option::as_ref);
+        dialled.is_some_and(|dialled| {
+            dialled.stage == DialState::Open
+                && incarnation.is_some_and(|heard| dialled.incarnation != Some(heard))
+        })
     }
 
     /// Counts the peer as alive once its end takes what this node says. Another site must have

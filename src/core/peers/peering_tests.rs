@@ -748,6 +748,29 @@ fn a_removed_member_is_closed_and_a_new_one_dialled() {
     assert_eq!(network.core(0, 0).inbounds_open(), 2);
 }
 
+#[test]
+fn a_connection_takes_the_place_of_the_one_that_stands() {
+    let mut network = Network::new(&[1, 1]);
+    network.run(10);
+    network.create(0, 0, 2, b"x");
+    let peer = network.connections[0].dialler.2;
+    let core = network.connections[0].dialler.0;
+    let losses = network.core(core, 0).peer_counters().lost;
+    network.connections.remove(0);
+    network.dial(core, 0, peer);
+    network.run(10);
+    assert_eq!(network.core(core, 0).peer_counters().lost, losses);
+    assert_eq!((network.believed(0), network.believed(1)), ([1, 0, 0], [1, 0, 0]));
+    assert_eq!((network.done(), network.timers(1 - core)), (1, 1));
+    // To another process it is the first one.
+    let hello = Some(hello(&name(1 - core), 77));
+    let connected = Connected { dialect: Dialect::Frames, hello };
+    let now = network.now();
+    network.core(core, 0).peer_connected(now, peer, &connected);
+    assert_eq!(network.core(core, 0).peer_counters().lost, losses + 1);
+    assert_eq!(network.believed(core), [1, 0, 0]);
+}
+
 /// It reads its journal meanwhile.
 #[test]
 fn a_core_that_serves_long_after_it_was_made_takes_nobody_for_dead() {

@@ -1,5 +1,8 @@
 //! One core's connections with other nodes.
 
+mod securing;
+#[cfg(test)]
+mod securing_tests;
 mod shaking;
 mod socket;
 pub(crate) mod sockets;

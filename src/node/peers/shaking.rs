@@ -28,10 +28,8 @@ impl PeerSockets {
         };
         let host = host_of(core.address_of(peer));
         let Ok(session) = Session::dial(&tls.nodes.connector, &host) else {
-            dialled.stage = DialProgress::Idle;
             self.tls_failed += 1;
-            io.ring.close(id);
-            return core.peer_lost(io.now, peer);
+            return self.lose(io, core, peer);
         };
         let socket = Socket::new(id, Some(Box::new(session)));
         dialled.stage = DialProgress::Shaking { socket, is_heard: false };
@@ -96,6 +94,9 @@ impl PeerSockets {
             self.tls_failed += 1;
             return self.lose(io, core, peer);
         }
+        if self.falls_back(io, peer) {
+            return;
+        }
         self.close(io.ring, peer);
         let dialled = &mut self.dialled[peer.index()];
         (dialled.is_plain, dialled.is_hushed) = (true, false);
@@ -105,7 +106,7 @@ impl PeerSockets {
     }
 
     /// Whether nothing is said to a peer without TLS.
-    fn requires_tls(&self) -> bool {
+    pub(super) fn requires_tls(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_required)
     }
 
@@ -113,28 +114,8 @@ impl PeerSockets {
     /// speak no TLS. The next dial does without.
     pub(super) fn is_hushed(&self, dialled: &Dialled) -> bool {
         let is_unheard = matches!(dialled.stage, DialProgress::Shaking { is_heard: false, .. });
-        is_unheard && !dialled.has_spoken_tls && !self.requires_tls()
-    }
-
-    /// Takes what further connections are dialled with. If no peer is talked to without TLS from
-    /// now on, connections without end.
-    pub fn set_tls(&mut self, io: &mut Io<'_>, core: &mut Core, tls: Option<PeerTls>) {
-        self.tls = tls;
-        if !self.requires_tls() {
-            return;
-        }
-        let peers = (0..).map(PeerIndex).zip(&self.dialled);
-        let plain = peers.filter_map(|(peer, dialled)| match &dialled.stage {
-            DialProgress::Open(open) | DialProgress::Greeting { socket: open, .. } => {
-                (!open.is_secured()).then_some(peer)
-            }
-            _ => None,
-        });
-        let plain: Vec<_> = plain.collect();
-        plain.into_iter().for_each(|peer| self.lose(io, core, peer));
-        let inbounds = self.inbounds.iter().flatten().filter(|(_, open)| !open.is_secured());
-        let plain: Vec<_> = inbounds.map(|(inbound, _)| *inbound).collect();
-        plain.into_iter().for_each(|inbound| self.lose_inbound(io.ring, core, inbound));
+        let may_be_plain = !dialled.has_spoken_tls && !self.requires_tls();
+        is_unheard && may_be_plain && dialled.clear.is_none()
     }
 
     /// Whether a peer is talked to over TLS, over the connection that this core dialled.

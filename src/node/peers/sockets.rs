@@ -38,6 +38,9 @@ const POOL_MAX: usize = 256;
 const POOLED_BYTES_MAX: usize = 256 << 10;
 /// Most bytes on their way to peers that dialled, over all connections of a core.
 const SENDING_BYTES_MAX: usize = 64 << 20;
+/// The first pause in ms before TLS is tried beside a connection in the clear. Every try that fails
+/// doubles it.
+pub(super) const SECURE_PAUSE_MS_FIRST: u64 = 1_000;
 
 /// How far a dial is.
 #[derive(Debug, Default)]
@@ -82,6 +85,28 @@ pub(super) struct Dialled {
     asked: Option<String>,
     addresses: Vec<SocketAddr>,
     pub next: usize,
+    /// The connection in the clear that carries what is said while `stage` dials with TLS.
+    pub clear: Option<Socket>,
+    /// When TLS is tried beside a connection in the clear, or when such a try is given up.
+    pub secure_at: Option<MonoNs>,
+    /// The pause in ms before the next such try.
+    pub secure_pause_ms: u64,
+}
+
+impl Dialled {
+    /// The connection that carries what is said.
+    pub fn carrier(&mut self) -> Option<&mut Socket> {
+        match (&mut self.clear, &mut self.stage) {
+            (Some(open), _) | (None, DialProgress::Open(open)) => Some(open),
+            _ => None,
+        }
+    }
+
+    /// Begins a dial.
+    pub fn begin(&mut self, now: MonoNs, is_plain: bool) {
+        (self.began, self.shard_tries, self.is_original) = (now, 0, false);
+        self.is_plain = is_plain;
+    }
 }
 
 /// The sockets of the peers of one core.
@@ -139,7 +164,10 @@ impl PeerSockets {
         match action {
             PeerAction::Dial(peer) => self.dial(io, core, peer),
             PeerAction::Close(peer) => self.close(io.ring, peer),
-            PeerAction::Send(peer) => self.send(io, core, peer),
+            PeerAction::Send(peer) => {
+                self.secure(io, core, peer);
+                self.send(io, core, peer);
+            }
             PeerAction::SendInbound(inbound) => self.send_inbound(io, core, inbound),
             PeerAction::CloseInbound(inbound) => self.close_inbound(io.ring, inbound),
         }
@@ -207,7 +235,7 @@ impl PeerSockets {
         }
         if !is_ok {
             dialled.stage = DialProgress::Idle;
-            return core.peer_lost(io.now, peer);
+            return self.lose(io, core, peer);
         }
         core.peer_taken(peer);
         io.ring.receive(socket);
@@ -229,8 +257,7 @@ impl PeerSockets {
         let says_nothing = is_site && self.guard.secrets.is_none() && !socket.is_secured();
         if dialled.is_original || says_nothing {
             let connected = Connected { dialect: Dialect::Http, hello: None };
-            dialled.stage = DialProgress::Open(socket);
-            return core.peer_connected(io.now, peer, &connected);
+            return self.stands(io, core, (peer, socket), &connected);
         }
         let (view, nonce) = (core.view(), Word(unpredictable()));
         let greeting =
@@ -253,20 +280,21 @@ impl PeerSockets {
         received: &Received,
     ) {
         let Some(dialled) = self.dialled.get_mut(peer.index()) else { return };
-        match &mut dialled.stage {
-            DialProgress::Open(open) if open.id == socket => {
-                let taken = match open.take(io.ring.bytes_mut(received), &mut self.plain) {
-                    Ok([]) => true,
-                    Ok(bytes) => core.peer_received(io.now, peer, bytes).is_ok(),
-                    Err(error) => {
-                        self.tls_failed += u64::from(error.is_some());
-                        false
-                    }
-                };
-                if !taken {
-                    self.lose(io, core, peer);
+        if let Some(open) = dialled.carrier().filter(|open| open.id == socket) {
+            let taken = match open.take(io.ring.bytes_mut(received), &mut self.plain) {
+                Ok([]) => true,
+                Ok(bytes) => core.peer_received(io.now, peer, bytes).is_ok(),
+                Err(error) => {
+                    self.tls_failed += u64::from(error.is_some());
+                    false
                 }
+            };
+            if !taken {
+                self.lose_all(io, core, peer);
             }
+            return;
+        }
+        match &dialled.stage {
             DialProgress::Greeting { socket: open, .. } if open.id == socket => {
                 self.answered(io, core, peer, received);
             }
@@ -311,6 +339,10 @@ impl PeerSockets {
 
     /// Handles that a connection that was dialled has ended.
     fn ended(&mut self, io: &mut Io<'_>, core: &mut Core, (peer, socket): (PeerIndex, SocketId)) {
+        let Some(dialled) = self.dialled.get_mut(peer.index()) else { return };
+        if dialled.carrier().is_some_and(|open| open.id == socket) {
+            return self.lose_all(io, core, peer);
+        }
         if self.socket_of(peer) != Some(socket) {
             return;
         }
@@ -336,6 +368,15 @@ impl PeerSockets {
         (buffer, is_ok): (Vec<u8>, bool),
     ) {
         self.pool.give_back(buffer);
+        let Some(dialled) = self.dialled.get_mut(peer.index()) else { return };
+        if let Some(open) = dialled.carrier().filter(|open| open.id == socket) {
+            open.is_sending = false;
+            return match (is_ok, open.has_output) {
+                (false, _) => self.lose_all(io, core, peer),
+                (true, true) => self.send(io, core, peer),
+                (true, false) => {}
+            };
+        }
         if self.socket_of(peer) != Some(socket) {
             return;
         }
@@ -343,12 +384,6 @@ impl PeerSockets {
             return self.lose(io, core, peer);
         }
         match &mut self.dialled[peer.index()].stage {
-            DialProgress::Open(open) => {
-                open.is_sending = false;
-                if open.has_output {
-                    self.send(io, core, peer);
-                }
-            }
             DialProgress::Greeting { socket, .. } => socket.is_sending = false,
             DialProgress::Shaking { socket, .. } => {
                 socket.is_sending = false;
@@ -490,13 +525,15 @@ impl PeerSockets {
                 asked: None,
                 addresses: Vec::new(),
                 next: 0,
+                clear: None,
+                secure_at: None,
+                secure_pause_ms: SECURE_PAUSE_MS_FIRST,
             });
         }
         let dialled = &mut self.dialled[peer.index()];
         assert!(matches!(dialled.stage, DialProgress::Idle), "a peer is dialled once at a time");
-        (dialled.shard_tries, dialled.is_original) = (0, false);
-        dialled.is_plain = std::mem::take(&mut dialled.is_hushed);
-        dialled.began = io.now.mono;
+        let is_plain = std::mem::take(&mut dialled.is_hushed);
+        dialled.begin(io.now.mono, is_plain);
         match place_of(core.address_of(peer), self.listen.port()) {
             PeerAddress::At(address) => dialled.addresses = vec![address],
             PeerAddress::Named(name, port) => {
@@ -528,7 +565,7 @@ impl PeerSockets {
             Some(Ok(socket)) => dialled.stage = DialProgress::Connecting(socket),
             None | Some(Err(_)) => {
                 dialled.stage = DialProgress::Idle;
-                core.peer_lost(io.now, peer);
+                self.lose(io, core, peer);
             }
         }
     }
@@ -547,9 +584,8 @@ impl PeerSockets {
         // No original speaks TLS.
         match if is_contrary { Answered::Refused } else { answered } {
             Answered::Upgraded { .. } if is_site => {
-                dialled.stage = DialProgress::Open(open);
                 let connected = Connected { dialect: Dialect::Http, hello: None };
-                core.peer_connected(io.now, peer, &connected);
+                self.stands(io, core, (peer, open), &connected);
             }
             Answered::Upgraded { hello, head_bytes, .. } => {
                 let own = core.hello();
@@ -564,9 +600,8 @@ impl PeerSockets {
                     dialled.next = dialled.next.wrapping_sub(1);
                     return self.connect(io, core, peer);
                 }
-                dialled.stage = DialProgress::Open(open);
                 let connected = Connected { dialect: Dialect::Frames, hello: Some(hello) };
-                core.peer_connected(io.now, peer, &connected);
+                self.stands(io, core, (peer, open), &connected);
                 let rest = greeting.rest(head_bytes);
                 if !rest.is_empty() && core.peer_received(io.now, peer, rest).is_err() {
                     self.lose(io, core, peer);
@@ -584,7 +619,7 @@ impl PeerSockets {
             Answered::Refused => {
                 self.refused += 1;
                 io.ring.close(socket);
-                core.peer_lost(io.now, peer);
+                self.lose(io, core, peer);
             }
             other @ (Answered::Busy
             | Answered::Challenged { .. }
@@ -593,12 +628,14 @@ impl PeerSockets {
                 self.unproven += u64::from(other == Answered::Unproven);
                 self.tls_failed += u64::from(other == Answered::Uncertified);
                 io.ring.close(socket);
-                core.peer_lost(io.now, peer);
+                self.lose(io, core, peer);
             }
             Answered::Disowned => {
                 self.refused += 1;
                 io.ring.close(socket);
-                core.peer_disowns(io.now, peer);
+                if !self.falls_back(io, peer) {
+                    core.peer_disowns(io.now, peer);
+                }
             }
         }
     }
@@ -606,11 +643,8 @@ impl PeerSockets {
     /// Sends what the core has to say. While a send is under way this waits for its end, so that
     /// what gathers meanwhile goes into one send.
     fn send(&mut self, io: &mut Io<'_>, core: &mut Core, peer: PeerIndex) {
-        let Some(Dialled { stage: DialProgress::Open(open), .. }) =
-            self.dialled.get_mut(peer.index())
-        else {
-            return;
-        };
+        let dialled = self.dialled.get_mut(peer.index());
+        let Some(open) = dialled.and_then(Dialled::carrier) else { return };
         open.has_output = open.is_sending;
         if open.is_sending {
             return;
@@ -666,8 +700,18 @@ impl PeerSockets {
         }
     }
 
-    /// Closes the connection to a peer, or gives up its dial. The core knows already.
+    /// Closes all connections to a peer, or gives up its dial. The core knows already.
     pub(super) fn close(&mut self, ring: &mut Ring, peer: PeerIndex) {
+        self.close_stage(ring, peer);
+        let Some(dialled) = self.dialled.get_mut(peer.index()) else { return };
+        dialled.secure_at = None;
+        if let Some(clear) = dialled.clear.take() {
+            ring.close(clear.id);
+        }
+    }
+
+    /// Closes what was dialled last.
+    pub(super) fn close_stage(&mut self, ring: &mut Ring, peer: PeerIndex) {
         if let Some(socket) = self.socket_of(peer) {
             ring.close(socket);
         }
@@ -679,7 +723,15 @@ impl PeerSockets {
         }
     }
 
+    /// Gives up what was dialled last. A connection in the clear beside which it was dialled goes
+    /// on.
     pub(super) fn lose(&mut self, io: &mut Io<'_>, core: &mut Core, peer: PeerIndex) {
+        if !self.falls_back(io, peer) {
+            self.lose_all(io, core, peer);
+        }
+    }
+
+    pub(super) fn lose_all(&mut self, io: &mut Io<'_>, core: &mut Core, peer: PeerIndex) {
         self.close(io.ring, peer);
         core.peer_lost(io.now, peer);
     }
@@ -697,6 +749,7 @@ impl PeerSockets {
         core.inbound_closed(inbound);
     }
 
+    /// The socket of what was dialled last.
     fn socket_of(&self, peer: PeerIndex) -> Option<SocketId> {
         match &self.dialled.get(peer.index())?.stage {
             DialProgress::Idle | DialProgress::Resolving => None,

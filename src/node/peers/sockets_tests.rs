@@ -17,7 +17,7 @@ use socket2::{Domain, Socket, Type};
 /// Longest wait for anything that must happen.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < deadline, "waited in vain for {what}");
@@ -27,7 +27,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// A port that was free a moment ago on 127.0.0.11 to .13. It lies below the ports that the kernel
 /// gives to outgoing connections, because nodes call from these addresses.
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = 10_000 + (std::process::id() % 20_000) as u16;
     for _ in 0..1_000 {
@@ -41,7 +41,7 @@ fn free_port() -> u16 {
     panic!("no port is free on three loopback addresses");
 }
 
-fn address(node: usize, port: u16) -> SocketAddr {
+pub(super) fn address(node: usize, port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 11 + node as u8], port))
 }
 
@@ -53,7 +53,7 @@ fn membership(node: usize, nodes: usize, port: u16) -> Membership {
     }
 }
 
-fn settings(node: usize, nodes: usize, port: u16, shards: u16) -> NodeSettings {
+pub(super) fn settings(node: usize, nodes: usize, port: u16, shards: u16) -> NodeSettings {
     NodeSettings {
         listen: address(node, port),
         shards: Some(shards),
@@ -64,16 +64,16 @@ fn settings(node: usize, nodes: usize, port: u16, shards: u16) -> NodeSettings {
     }
 }
 
-fn launch(settings: &NodeSettings) -> NodeHandle {
+pub(super) fn launch(settings: &NodeSettings) -> NodeHandle {
     start(settings).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn finish(node: NodeHandle) {
+pub(super) fn finish(node: NodeHandle) {
     node.stop();
     node.join().expect("no core has failed");
 }
 
-fn sum(node: &NodeHandle, meter: &str) -> u64 {
+pub(super) fn sum(node: &NodeHandle, meter: &str) -> u64 {
     let of_core = |list: Vec<(&str, bool, &str, u64)>| {
         list.iter().find(|entry| entry.0 == meter).expect("a meter").3
     };
@@ -81,7 +81,7 @@ fn sum(node: &NodeHandle, meter: &str) -> u64 {
 }
 
 /// Returns whether every core of a node believes `peers` peers alive.
-fn knows(node: &NodeHandle, peers: u64) -> bool {
+pub(super) fn knows(node: &NodeHandle, peers: u64) -> bool {
     node.meters.iter().all(|core| core.peers_alive.get() == peers)
 }
 
@@ -117,7 +117,7 @@ fn read_head(stream: &mut TcpStream) -> String {
     String::from_utf8(answer).expect("heads are text")
 }
 
-fn post(to: SocketAddr, factor: u32) -> String {
+pub(super) fn post(to: SocketAddr, factor: u32) -> String {
     let body = format!(
         "{{\"timing\":{{\"interval\":3600}},\"callback\":{{\"http\":{{\"uri\":\
          \"http://127.0.0.1:9/\",\"opaque\":\"x\"}}}},\"reliability\":\

@@ -38,12 +38,12 @@ impl StaticNames {
 
     /// The name that is looked up for `name`, which is in lower case. One step: the target of a
     /// target is not followed.
-    pub(super) fn target<'a>(&'a self, name: &'a str) -> &'a str {
+    pub(crate) fn target<'a>(&'a self, name: &'a str) -> &'a str {
         self.targets.get(name.trim_end_matches('.')).map_or(name, |target| target)
     }
 
     /// The addresses of a name in lower case, if it is not looked up.
-    pub(super) fn addresses(&self, name: &str) -> Option<&Arc<[IpAddr]>> {
+    pub(crate) fn addresses(&self, name: &str) -> Option<&Arc<[IpAddr]>> {
         self.addresses.get(name.trim_end_matches('.'))
     }
 }

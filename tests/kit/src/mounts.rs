@@ -104,16 +104,27 @@ impl Mount {
     }
 
     /// The power comes back: the file system is what its disk has. No process may use it. The kernel
-    /// lets go of the files of a ring a while after its process has ended.
+    /// lets go of the files of a ring a while after its process has ended. While anybody else holds
+    /// on to the file system, such as a process with mounts of its own, a mount is the one that has
+    /// failed once more.
     pub fn come_back(&mut self) {
-        until("the file system to be free", PATIENCE, || {
-            let ended = output("umount", &[text(&self.path)]).expect("it was there before");
-            let told = String::from_utf8_lossy(&ended.stderr);
-            assert!(ended.status.success() || told.contains("busy"), "{ended:?}");
-            ended.status.success().then_some(())
+        until("the file system to be back", PATIENCE, || {
+            until("the file system to be free", PATIENCE, || {
+                let ended = output("umount", &[text(&self.path)]).expect("it was there before");
+                let told = String::from_utf8_lossy(&ended.stderr);
+                assert!(ended.status.success() || told.contains("busy"), "{ended:?}");
+                ended.status.success().then_some(())
+            });
+            self.is_mounted = false;
+            self.mount_image();
+            self.takes_a_file().then_some(())
         });
-        self.is_mounted = false;
-        self.mount_image();
+    }
+
+    fn takes_a_file(&self) -> bool {
+        let probe = self.path.join("probe");
+        let made = File::create(&probe).and_then(|file| file.sync_all());
+        made.and_then(|()| std::fs::remove_file(&probe)).is_ok()
     }
 }
 
