@@ -216,6 +216,13 @@ pub enum Bug {
     FreedPlaceWakesNobody = 131,
     /// A node whose disk takes nothing goes on with what a client's write has changed.
     FullDiskDisobeys = 170,
+    /// A peer whose bytes are too old to be obeyed counts as one that was silent.
+    StaleBytesAreNoSign = 171,
+    /// A node that a client's action takes off the list of a timer forgets the timer while its
+    /// callback runs.
+    CallbackOfFormerHolderLost = 172,
+    /// A site that tells an outdated state of a timer is not told the newer one.
+    SiteBehindNotTold = 173,
 }
 
 impl Bug {
@@ -322,12 +329,15 @@ impl Bug {
     ];
 
     /// The bugs that few seeds find. The simulator of a cluster is given a seed for each.
-    pub const RARE: [Bug; 5] = [
+    pub const RARE: [Bug; 8] = [
         Bug::SilentRankDelaysEachPop,
         Bug::StandInOfSuspectStays,
         Bug::NewHolderTellsNoFormerOnes,
         Bug::PopsBeforeActionUntold,
         Bug::LetterCountsPopsOfTimer,
+        Bug::StaleBytesAreNoSign,
+        Bug::CallbackOfFormerHolderLost,
+        Bug::SiteBehindNotTold,
     ];
 
     /// The bugs of the timestamp service. The simulator of that service must find each.

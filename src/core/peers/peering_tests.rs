@@ -9,7 +9,7 @@ use crate::base::time::{MonoNs, Now, TICK_NS, WallMs};
 use crate::cluster::view::{Membership, View};
 use crate::core::Core;
 use crate::core::mesh::mesh;
-use crate::core::peers::actions::{InboundId, PeerAction};
+use crate::core::peers::actions::{InboundId, PeerAction, STALE};
 use crate::core::peers::hello::{Connected, Hello, HelloRefusal, Identity};
 use crate::shard::effects::{Answer, Dialect, Refusal, Reply, Request, Requester, Target};
 use crate::shard::{ShardConfig, Stock};
@@ -28,6 +28,8 @@ struct Network {
     connections: Vec<Connection>,
     /// Pairs of nodes between which nothing travels.
     cuts: Vec<(usize, usize)>,
+    /// Nodes that get no time.
+    frozen: Vec<usize>,
     /// Counts accepted connections, so that the cores of a node accept by turns.
     accepting: usize,
     replies: Vec<Reply>,
@@ -69,6 +71,7 @@ impl Network {
             incarnations: vec![0; shards.len()],
             connections: Vec::new(),
             cuts: Vec::new(),
+            frozen: Vec::new(),
             accepting: 0,
             replies: Vec::new(),
             ahead_ms: vec![0; shards.len()],
@@ -161,6 +164,9 @@ impl Network {
 
     fn turn(&mut self) {
         for node in 0..self.nodes.len() {
+            if self.frozen.contains(&node) {
+                continue;
+            }
             let now = self.now_of(node);
             let count = self.nodes[node].as_ref().map_or(0, Vec::len);
             for at in 0..count {
@@ -259,14 +265,18 @@ impl Network {
     }
 
     fn deliver(&mut self) {
-        for at in 0..self.connections.len() {
+        for at in (0..self.connections.len()).rev() {
             let (dialler, acceptor) = (self.connections[at].dialler, self.connections[at].acceptor);
             if self.is_cut(dialler.0, acceptor.0) {
                 // The bytes stay and go later, as with TCP.
                 continue;
             }
-            let to_dialler = std::mem::take(&mut self.connections[at].to_dialler);
-            let to_acceptor = std::mem::take(&mut self.connections[at].to_acceptor);
+            let is_asleep = |node: &usize| self.frozen.contains(node);
+            let [to_dialler, to_acceptor] = [is_asleep(&dialler.0), is_asleep(&acceptor.0)];
+            let connection = &mut self.connections[at];
+            let take = |is_asleep, bytes| if is_asleep { Vec::new() } else { std::mem::take(bytes) };
+            let to_dialler = take(to_dialler, &mut connection.to_dialler);
+            let to_acceptor = take(to_acceptor, &mut connection.to_acceptor);
             if !to_acceptor.is_empty() {
                 let now = self.now_of(acceptor.0);
                 let core = self.core(acceptor.0, acceptor.1);
@@ -275,7 +285,12 @@ impl Network {
             if !to_dialler.is_empty() {
                 let now = self.now_of(dialler.0);
                 let core = self.core(dialler.0, dialler.1);
-                core.peer_received(now, dialler.2, &to_dialler).expect("frames");
+                if let Err(stale) = core.peer_received(now, dialler.2, &to_dialler) {
+                    assert_eq!(stale.to_string(), STALE.to_string(), "frames");
+                    core.peer_lost(now, dialler.2);
+                    self.connections.swap_remove(at);
+                    self.core(acceptor.0, acceptor.1).inbound_closed(acceptor.2);
+                }
             }
         }
     }
@@ -731,6 +746,23 @@ fn a_removed_member_is_closed_and_a_new_one_dialled() {
     network.run(2_000);
     assert_eq!(network.believed(0), [2, 0, 0]);
     assert_eq!(network.core(0, 0).inbounds_open(), 2);
+}
+
+/// Both pauses together are longer than the silence of a dead peer. None of them is.
+#[test]
+fn a_peer_that_spoke_while_this_core_got_no_time_is_not_dead() {
+    let mut network = Network::new(&[1, 1]);
+    network.run(1_000);
+    for (node, ms) in [(1, 2_200), (0, 990)] {
+        network.frozen = vec![node];
+        network.run(ms);
+    }
+    network.frozen.clear();
+    network.deliver();
+    network.turn();
+    assert_eq!(network.believed(0), [0, 1, 0], "what it said is too old to be obeyed");
+    network.run(1_000);
+    assert_eq!(network.believed(0), [1, 0, 0], "dialled anew");
 }
 
 /// It reads its journal meanwhile.
