@@ -221,6 +221,13 @@ pub enum Bug {
     SilenceAtStartIsDeath = 171,
     /// A site that returns with its journals pops without asking the other sites.
     ReturningSiteAsksNoSite = 172,
+    /// A peer whose bytes are too old to be obeyed counts as one that was silent.
+    StaleBytesAreNoSign = 173,
+    /// A node that a client's action takes off the list of a timer forgets the timer while its
+    /// callback runs.
+    CallbackOfFormerHolderLost = 174,
+    /// A site that tells an outdated state of a timer is not told the newer one.
+    SiteBehindNotTold = 175,
 }
 
 impl Bug {
@@ -328,13 +335,16 @@ impl Bug {
     ];
 
     /// The bugs that few seeds find. The simulator of a cluster is given a seed for each.
-    pub const RARE: [Bug; 6] = [
+    pub const RARE: [Bug; 9] = [
         Bug::SilentRankDelaysEachPop,
         Bug::StandInOfSuspectStays,
         Bug::NewHolderTellsNoFormerOnes,
         Bug::PopsBeforeActionUntold,
         Bug::LetterCountsPopsOfTimer,
         Bug::SilenceAtStartIsDeath,
+        Bug::StaleBytesAreNoSign,
+        Bug::CallbackOfFormerHolderLost,
+        Bug::SiteBehindNotTold,
     ];
 
     /// The bugs of the timestamp service. The simulator of that service must find each.

@@ -11,11 +11,11 @@
 //!   action has made of the timer since. Whoever finds that out tells the others.
 //! - A callback that runs while the timer is paused or resumed ends as it ends. If the host has
 //!   taken the pop, the pop is done. If the host answers 410, the timer ends, also if the pop was
-//!   made again meanwhile.
+//!   made again meanwhile. A node that an action takes off the list keeps the timer so long.
 
 use crate::base::ids::Slot;
 use crate::base::planted::{Bug, is_planted};
-use crate::base::time::Now;
+use crate::base::time::{Now, Tick};
 use crate::timer::action::{Acting, Present, act};
 use crate::timer::definition::{Content, Definition, OwnedDefinition, has_attributes};
 use crate::timer::schedule::Schedule;
@@ -178,6 +178,21 @@ impl Shard {
             return self.tell(slot, others, false, outbox);
         }
         self.tell_all(slot, &placement, (others, false), outbox);
+    }
+
+    /// Notes that a callback is under way as a client does something with its timer. If the timer
+    /// moves to other nodes, this node keeps it until the callback has ended: who has forgotten the
+    /// timer does not know what the end means.
+    pub(super) fn note_callback(&mut self, tick: Tick, former: Option<&Record>, slot: Slot) {
+        let Some(former) = former.filter(|former| former.state == State::InFlight) else { return };
+        let record = *self.records.get(slot);
+        if self.records.continues(&record, former.version)
+            && !is_planted(Bug::CallbackOfFormerHolderLost)
+        {
+            let own_ms = self.attributes_of(&record).timeout_ms;
+            let until = tick + own_ms.unwrap_or(self.config.callbacks.timeout_ms);
+            self.reconcile.note_called(record.id, until);
+        }
     }
 
     /// Takes how a callback ended that was under way as a client did something with its timer. If

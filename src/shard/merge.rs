@@ -282,6 +282,9 @@ impl Shard {
                     self.unite_copies(now.mono.tick_floor(), slot, teller, copy, outbox);
                 } else if !self.takes_earlier_pops(now, slot, key, outbox) {
                     self.tell_back(slot, teller, outbox);
+                    if copy.replicas.is_empty() && key.version < held.version {
+                        self.tell_sites_back(slot, outbox);
+                    }
                 }
             }
             return PeerResult::Held;
@@ -485,6 +488,7 @@ impl Shard {
                 let slot = held.and_then(|_| self.find(outline.id));
                 let (records, peers) = (&mut self.records, &self.peers);
                 let slot = records.hold(peers, tick, (&outline, slot), authority, body.content);
+                self.note_callback(tick, held, slot);
                 if is_own || !is_from_site {
                     self.look_later_if_misplaced(tick, slot);
                 }

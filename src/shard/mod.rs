@@ -240,7 +240,7 @@ impl Shard {
             self.settle_writes(now, outbox);
             self.settle_reads(now, outbox);
             self.settle_conditions(now, outbox);
-            self.reconcile.forget_settled();
+            self.reconcile.forget_settled(tick);
             if !self.reconcile.owes() {
                 self.peers.all_were_told();
             }

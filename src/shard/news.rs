@@ -90,6 +90,17 @@ impl Shard {
         }
     }
 
+    /// Tells the other sites of a timer what one of them does not know, which has told of an earlier
+    /// write. It was told before, and lost that with a disk or a process.
+    pub(super) fn tell_sites_back(&self, slot: Slot, outbox: &mut Outbox) {
+        if is_planted(Bug::SiteBehindNotTold) {
+            return;
+        }
+        let record = self.records.get(slot);
+        let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(record, &mut Vec::new())));
+        self.tell_sites(self.records.placement_of(record), bytes, record.id, outbox);
+    }
+
     /// Takes a peer's result of a message; `None`: there will be no result.
     pub(super) fn peer_result(
         &mut self,

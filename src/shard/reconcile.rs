@@ -527,7 +527,8 @@ impl Shard {
             None => record.version == moving.key.version,
         };
         let is_known = !self.is_unheard(slot, id);
-        let is_settled = is_same && is_known && record.state != State::InFlight;
+        let is_called = record.state == State::InFlight || self.reconcile.is_called(tick, id);
+        let is_settled = is_same && is_known && !is_called;
         if !is_settled || !self.agrees(&former, &placement.replicas) {
             return self.reconcile.look_again(tick, id);
         }

@@ -12,7 +12,7 @@ use super::effects::{
 use super::harness_tests::{FROM, START_MS, config, tell};
 use crate::base::ids::{PeerIndex, TimerId};
 use crate::base::ranked::Replicas;
-use crate::base::time::{MonoNs, Now, TICK_NS, WallMs};
+use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::{Membership, PeerKind, View};
 use crate::timer::definition::{Definition, encode_content};
@@ -558,6 +558,33 @@ fn a_pop_that_another_site_made_before_it_heard_of_a_pause_stays_made() {
         assert_eq!(seen, [(10_000, 1), (22_000, 2), (30_000, 3), (40_000, 4)]);
         sites.audit();
     }
+}
+
+/// A node of the second site is told of a delete, and dies before its disk has that.
+#[test]
+fn a_site_that_tells_of_a_timer_that_has_ended_is_told_the_end() {
+    let mut sites = Sites::new();
+    let id = sites.create(0, (20, 200), 1);
+    sites.run_until(5);
+    let holder = sites.holder(id, 1);
+    let mut written = Vec::new();
+    let shard = &sites.shards[holder];
+    let record = *shard.records.get(shard.find(id).expect("it is held"));
+    PeerMessage::Copy(shard.copy_of(&record, &mut Vec::new())).encode(&mut written);
+    sites.delete(0, id, 1);
+    assert!(sites.holders(id).is_empty());
+    for node in [2, 3] {
+        let (shard, tick) = (&mut sites.shards[node], Tick(sites.now_ms));
+        shard.find(id).into_iter().for_each(|slot| shard.records.forget(tick, slot));
+    }
+    let now = sites.now(holder);
+    let (_, outbox) = tell(&mut sites.shards[holder], now, None, &written);
+    sites.deliver(holder, outbox);
+    assert_eq!(sites.holders(id), [holder], "it has its disk");
+    sites.run_until(200);
+    assert!(sites.pops.len() <= 1, "at most until the first pop: {:?}", sites.pops);
+    assert!(sites.holders(id).is_empty());
+    sites.audit();
 }
 
 #[path = "site_return_tests.rs"]

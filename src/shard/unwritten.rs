@@ -102,10 +102,6 @@ impl Shard {
             if !matches!(result, PeerResult::Held | PeerResult::Otherwise) {
                 return result;
             }
-            // A callback that is under way may end the timer, or its pop: who forgets it hears
-            // nothing of that.
-            let until = now.mono.tick_floor() + self.config.callbacks.timeout_ms;
-            self.reconcile.keep_until(id, until);
         }
         self.refuse_for_room(now, id, outbox)
     }

@@ -287,3 +287,28 @@ fn a_callback_that_is_under_way_at_a_node_whose_disk_takes_nothing_counts() {
     assert_eq!(cluster.holders(id), [1, 2]);
     cluster.audit();
 }
+
+/// The node on its list has room again. An action gives the timer to that node, while a callback of
+/// the stand-in runs.
+#[test]
+fn a_callback_of_a_stand_in_counts_that_an_action_has_taken_off_the_list() {
+    let mut cluster = with_full_disk(3, 0);
+    let id = ids_of(&cluster, 0, 1)[0];
+    cluster.put(1, id, (15, 150), 1);
+    let stand_in = cluster.holders(id)[0];
+    assert_ne!(stand_in, 0);
+    cluster.all_hang = true;
+    cluster.run_until(25);
+    assert_eq!(cluster.pops, [(25, stand_in, 1)]);
+    set_full(&mut cluster, 0, false);
+    assert!(is_done(&pause(&mut cluster, 3 - stand_in, id)));
+    cluster.run_until(26);
+    assert_eq!(cluster.holders(id).len(), 2, "the stand-in waits for its callback");
+    cluster.answer_callbacks(CallbackOutcome::Delivered);
+    let shard = cluster.shard(0);
+    let record = shard.records.get(shard.find(id).expect("it has room"));
+    assert_eq!((record.state, record.sequence), (State::Paused, 1));
+    cluster.run_until(40);
+    assert_eq!(cluster.holders(id), [0]);
+    cluster.audit();
+}

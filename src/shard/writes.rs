@@ -60,6 +60,7 @@ impl Shard {
                 let outline = new.outline(plan.placement);
                 let (records, peers) = (&mut self.records, &self.peers);
                 let slot = records.hold(peers, tick, (&outline, new.slot), authority, content);
+                self.note_callback(tick, held.as_ref(), slot);
                 self.look_later_if_misplaced(tick, slot);
             }
             None if held.is_some()

@@ -427,7 +427,9 @@ impl Model {
             if self.has_clock_steps || cron.end_ms.is_some_and(|end_ms| next > end_ms) {
                 return true;
             }
-            let over = due + lasts_ms.min(next - moment);
+            // What failed when its time was over is given up when the core looks after that.
+            let failed_at = if has_failed { write.failed_at } else { 0 };
+            let over = (due + lasts_ms.min(next - moment)).max(failed_at);
             // A core that gets no time gives a pop up, or leaves it out, when it looks again.
             let looks_again = self.looks_at(core, earliest).max(self.looks_at(core, over));
             (moment, has_failed, earliest) = (next, false, self.tick_of(next));

@@ -261,6 +261,7 @@ impl Model {
             }
             _ => {
                 (write.pop, write.failed) = (Pop::Failed, write.failed + 1);
+                write.failed_at = tick;
                 if let Some(policy) = policy {
                     let (least_ms, most_ms) = pause_ms(&policy, write.failed, outcome, now);
                     (write.not_before, write.again_by) = (tick + least_ms, tick + most_ms);

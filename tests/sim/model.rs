@@ -64,8 +64,9 @@ pub struct Write {
     /// The number of the pop that comes next or runs.
     pub next: u64,
     pub pop: Pop,
-    /// How many attempts at this pop failed.
+    /// How many attempts at this pop failed, and the tick at which the last one did.
     pub failed: u32,
+    pub failed_at: u64,
     /// How many attempts at any pop there were. The number decides how the next attempt ends.
     pub attempts: u64,
     pub stale_in_a_row: u32,
@@ -101,6 +102,7 @@ impl Write {
             next: 1,
             pop: Pop::Waiting,
             failed: 0,
+            failed_at: 0,
             attempts: 0,
             stale_in_a_row: 0,
             not_before: 0,

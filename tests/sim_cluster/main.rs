@@ -65,7 +65,7 @@ const JOURNAL_BUGS: [(Bug, u64); 7] = [
 ];
 
 /// Bugs that few seeds find, each with a seed that does.
-const RARE_BUGS: [(Bug, u64); 7] = [
+const RARE_BUGS: [(Bug, u64); 10] = [
     (Bug::SilentRankDelaysEachPop, 91_263),
     (Bug::NewHolderTellsNoFormerOnes, 858_518),
     (Bug::PreferredListNotTold, 1_008_610),
@@ -73,6 +73,9 @@ const RARE_BUGS: [(Bug, u64); 7] = [
     (Bug::CopyOfSiteOnlyPassedOn, 1_049_695),
     (Bug::PopsBeforeActionUntold, 508),
     (Bug::LetterCountsPopsOfTimer, 3_656),
+    (Bug::StaleBytesAreNoSign, 1_072_524),
+    (Bug::CallbackOfFormerHolderLost, 11_472),
+    (Bug::SiteBehindNotTold, 3_027_661),
 ];
 
 /// This simulator, as the kit drives it.
@@ -180,6 +183,9 @@ fn seeds_that_failed_once_pass() {
         231_385, // A former holder did not hear of a write: an old timer was read.
         829_274, // A silent rank delayed each pop anew: later and later.
         974_351, // A timer that came while its node was suspected did not go home.
+        1_072_524, // Of two that paused one after the other one took the other for dead.
+        11_472,  // A former holder forgot a timer whose callback ran: a 410 was lost.
+        3_027_661, // A site that came back with an ended timer was not told of the end.
         28_276,  // Another site told a node, and its holders died: an update was lost there.
     ] {
         let report = run(&Story::draw(Options::draw(seed)), false);

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use crate::base::ids::{PeerIndex, PeerSet, mix};
 use crate::base::limits::ClusterLimits;
+use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{MonoNs, Now, TICK_NS};
 use crate::cluster::detector::{Detector, Liveness, Verdict};
 use crate::cluster::link::{LinkError, LinkLimits};
@@ -471,6 +472,11 @@ impl Peering {
             return Ok(());
         }
         if dialled.heard_at.plus_ms(self.limits.dead_after_ms) <= now {
+            // What they say may be outdated. That they are here says that the peer spoke while this
+            // core got no time, so it is not dead: its silence counts from now.
+            if !is_planted(Bug::StaleBytesAreNoSign) {
+                dialled.detector.was_away(now);
+            }
             return Err(STALE);
         }
         let frames = dialled.voice.frames();

@@ -9,7 +9,7 @@ use crate::base::time::{MonoNs, Now, TICK_NS, WallMs};
 use crate::cluster::view::{Membership, View};
 use crate::core::Core;
 use crate::core::mesh::mesh;
-use crate::core::peers::actions::{InboundId, PeerAction};
+use crate::core::peers::actions::{InboundId, PeerAction, STALE};
 use crate::core::peers::hello::{Connected, Hello, HelloRefusal, Identity};
 use crate::shard::effects::{Answer, Dialect, Refusal, Reply, Request, Requester, Target};
 use crate::shard::{ShardConfig, Stock};
@@ -273,15 +273,18 @@ impl Network {
     }
 
     fn deliver(&mut self) {
-        for at in 0..self.connections.len() {
+        for at in (0..self.connections.len()).rev() {
             let (dialler, acceptor) = (self.connections[at].dialler, self.connections[at].acceptor);
-            let is_frozen = [dialler.0, acceptor.0].iter().any(|node| self.frozen.contains(node));
-            if self.is_cut(dialler.0, acceptor.0) || is_frozen {
+            if self.is_cut(dialler.0, acceptor.0) {
                 // The bytes stay and go later, as with TCP.
                 continue;
             }
-            let to_dialler = std::mem::take(&mut self.connections[at].to_dialler);
-            let to_acceptor = std::mem::take(&mut self.connections[at].to_acceptor);
+            let is_asleep = |node: &usize| self.frozen.contains(node);
+            let [to_dialler, to_acceptor] = [is_asleep(&dialler.0), is_asleep(&acceptor.0)];
+            let connection = &mut self.connections[at];
+            let take = |is_asleep, bytes| if is_asleep { Vec::new() } else { std::mem::take(bytes) };
+            let to_dialler = take(to_dialler, &mut connection.to_dialler);
+            let to_acceptor = take(to_acceptor, &mut connection.to_acceptor);
             if !to_acceptor.is_empty() {
                 let now = self.now_of(acceptor.0);
                 let core = self.core(acceptor.0, acceptor.1);
@@ -290,7 +293,12 @@ impl Network {
             if !to_dialler.is_empty() {
                 let now = self.now_of(dialler.0);
                 let core = self.core(dialler.0, dialler.1);
-                core.peer_received(now, dialler.2, &to_dialler).expect("frames");
+                if let Err(stale) = core.peer_received(now, dialler.2, &to_dialler) {
+                    assert_eq!(stale.to_string(), STALE.to_string(), "frames");
+                    core.peer_lost(now, dialler.2);
+                    self.connections.swap_remove(at);
+                    self.core(acceptor.0, acceptor.1).inbound_closed(acceptor.2);
+                }
             }
         }
     }
@@ -769,6 +777,23 @@ fn a_connection_takes_the_place_of_the_one_that_stands() {
     network.core(core, 0).peer_connected(now, peer, &connected);
     assert_eq!(network.core(core, 0).peer_counters().lost, losses + 1);
     assert_eq!(network.believed(core), [1, 0, 0]);
+}
+
+/// Both pauses together are longer than the silence of a dead peer. None of them is.
+#[test]
+fn a_peer_that_spoke_while_this_core_got_no_time_is_not_dead() {
+    let mut network = Network::new(&[1, 1]);
+    network.run(1_000);
+    for (node, ms) in [(1, 2_200), (0, 990)] {
+        network.frozen = vec![node];
+        network.run(ms);
+    }
+    network.frozen.clear();
+    network.deliver();
+    network.turn();
+    assert_eq!(network.believed(0), [0, 1, 0], "what it said is too old to be obeyed");
+    network.run(1_000);
+    assert_eq!(network.believed(0), [1, 0, 0], "dialled anew");
 }
 
 /// It reads its journal meanwhile.

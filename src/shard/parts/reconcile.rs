@@ -79,6 +79,9 @@ pub struct Reconcile {
     /// Timers that were given away and are kept, each until its tick. All of them are in `later`,
     /// or move.
     given: AHashMap<u64, Tick>,
+    /// Timers of which a callback of this node ran as a client did something with them, each with
+    /// the tick by which the callback has ended.
+    called: AHashMap<u64, Tick>,
     /// The round of the last move.
     round: u8,
 }
@@ -155,9 +158,14 @@ impl Reconcile {
         may_forget
     }
 
-    /// Keeps a timer until a tick when it is given away.
-    pub fn keep_until(&mut self, id: TimerId, until: Tick) {
-        self.given.insert(id.0, until);
+    /// Notes that a callback of a timer runs, until a tick at most, which its record does not show.
+    pub fn note_called(&mut self, id: TimerId, until: Tick) {
+        self.called.insert(id.0, until);
+    }
+
+    /// Whether such a callback may still run.
+    pub fn is_called(&self, tick: Tick, id: TimerId) -> bool {
+        self.called.get(&id.0).is_some_and(|until| *until > tick)
     }
 
     /// Notes that a node of its list did not have a timer.
@@ -184,9 +192,11 @@ impl Reconcile {
         (self.later.len() + moves.count()) as u64
     }
 
-    /// Forgets the lack of copies of timers that have ended or have been moved since.
-    pub fn forget_settled(&mut self) {
-        let Self { lacking, ready, given, queued, moves, .. } = self;
+    /// Forgets the lack of copies of timers that have ended or have been moved since, and callbacks
+    /// that have ended.
+    pub fn forget_settled(&mut self, tick: Tick) {
+        let Self { lacking, ready, given, called, queued, moves, .. } = self;
+        called.retain(|_, until| *until > tick);
         given.retain(|id, _| queued.contains(id) || moves.contains_key(id));
         ready.retain(|id| queued.contains(id) || moves.contains_key(id));
         lacking.retain(|id, _| queued.contains(id) || moves.contains_key(id));
