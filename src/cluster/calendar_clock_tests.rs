@@ -170,6 +170,19 @@ fn two_lies_are_not_taken_for_one_that_lasts() {
 }
 
 #[test]
+fn a_step_on_top_of_a_step_begins_the_doubt_anew() {
+    for (more_ms, follows) in [(STEP_MS as i64 - 1, true), (STEP_MS as i64, false)] {
+        let mut node = Node::among(&[]);
+        node.step_to(HOUR_MS);
+        node.pass(FOLLOW_AFTER_MS);
+        assert_eq!(node.wrong(), 0);
+        node.step_to(HOUR_MS + more_ms);
+        let wrong_ms = if follows { HOUR_MS + more_ms } else { 0 };
+        assert_eq!(node.pass(250), wrong_ms, "{more_ms}");
+    }
+}
+
+#[test]
 fn it_is_looked_at_more_often_while_in_doubt() {
     let mut node = Node::among(&[]);
     node.pass(250);
