@@ -183,6 +183,18 @@ fn a_step_on_top_of_a_step_begins_the_doubt_anew() {
 }
 
 #[test]
+fn a_longer_pause_than_there_is_between_two_looks_begins_the_doubt_anew() {
+    for (pause_ms, wrong_ms) in [(LOOK_EVERY_MS, HOUR_MS), (LOOK_EVERY_MS + 1, 0)] {
+        let mut node = Node::among(&[]);
+        node.step_to(HOUR_MS);
+        node.pass(FOLLOW_AFTER_MS - LOOK_EVERY_MS);
+        node.mono_ms += pause_ms - 250;
+        assert_eq!(node.pass(250), 0);
+        assert_eq!(node.pass(250), wrong_ms, "{pause_ms}");
+    }
+}
+
+#[test]
 fn it_is_looked_at_more_often_while_in_doubt() {
     let mut node = Node::among(&[]);
     node.pass(250);

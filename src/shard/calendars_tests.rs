@@ -1,7 +1,10 @@
 //! Timers that follow the calendar, in a node alone and in a cluster.
 
+use super::LOOKS_PER_TICK;
 use crate::base::ids::{Slot, TimerId};
-use crate::shard::effects::{Answer, CallbackOutcome, Condition, Conditional, Request, TimerView};
+use crate::shard::effects::{
+    Answer, CallbackOutcome, Condition, Conditional, Outbox, Request, TimerView,
+};
 use crate::shard::harness_tests::{Cluster, target};
 use crate::timer::calendar::Calendar;
 use crate::wire::attributes::{Attributes, CronTiming};
@@ -365,4 +368,19 @@ fn what_is_planned_right_is_not_written_anew() {
     cluster.pass_to(10);
     assert_eq!(cluster.shard(0).calendars.walk, None, "all have been looked at");
     assert_eq!(versions(&mut cluster), before);
+}
+
+#[test]
+fn a_walk_looks_at_so_many_timers_in_a_tick() {
+    let mut cluster = Cluster::new(1, true);
+    for _ in 0..LOOKS_PER_TICK + 9 {
+        cluster.create(0, (600, 600), 1);
+    }
+    let now = cluster.now();
+    let shard = cluster.shard(0);
+    shard.calendars.walk = Some(Slot(0));
+    shard.plan_calendars(now, &mut Outbox::default());
+    assert_eq!(shard.calendars.walk, Some(Slot(LOOKS_PER_TICK)));
+    shard.plan_calendars(now, &mut Outbox::default());
+    assert_eq!(shard.calendars.walk, None);
 }

@@ -8,6 +8,7 @@ use crate::timer::definition::{Definition, encode_with_attributes};
 use crate::timer::naming::{KEY_REMEMBERED_MS, digest_of, id_of_key, id_of_name};
 use crate::wire::attributes::Attributes;
 use crate::wire::peer_message::decode_result;
+use crate::wire::timer_action::TimerAction;
 
 fn content(attributes: &Attributes<'_>) -> Vec<u8> {
     let (mut encoded, mut content) = (Vec::new(), Vec::new());
@@ -508,4 +509,33 @@ fn a_refusal_of_the_deciding_node_is_the_answer() {
         assert_eq!(cluster.answers.pop(), Some(refused(refusal)));
         assert!(cluster.holders(id).is_empty());
     }
+}
+
+/// The deciding node takes a pause. Meanwhile the timer pops for the last time at the node that
+/// asked.
+#[test]
+fn an_action_revives_no_timer_that_has_popped_for_the_last_time_meanwhile() {
+    let mut cluster = settled(3);
+    let id = id_of_name("one");
+    assert!(is_done(&put(&mut cluster, 0, "one", Condition::Absent)));
+    let list = cluster.list(id);
+    let (decider, asker) = (list[0], list[1]);
+    let (condition, action) = (Condition::Present, Some(TimerAction::Pause));
+    let pause = Conditional { target: target(id), condition, definition: None, action };
+    let request = Request::Conditional(pause);
+    let (now, mut outbox) = (cluster.now_of(asker), Outbox::default());
+    cluster.shard(asker).handle(now, Event::Request { from: FROM, request }, &mut outbox);
+    let message = outbox.to_peers.pop().expect("to the deciding node");
+    let (peer, purpose) = (message.peer, message.purpose);
+    let (from, bytes) = (cluster.peer(decider, asker), outbox.peer_bytes[message.bytes].to_vec());
+    let (result, _) = crate::shard::harness_tests::tell(cluster.shard(decider), now, from, &bytes);
+    let result = decode_result(&mut &result[..]).expect("encoded by a shard");
+    assert_eq!(result, PeerResult::Held);
+    let shard = cluster.shard(asker);
+    let slot = shard.find(id).expect("it is held");
+    let placement = *shard.records.placement_of(shard.records.get(slot));
+    shard.records.catch_up(&shard.peers, now.mono.tick_floor(), slot, 1, &placement);
+    cluster.handle(asker, Event::PeerResult { peer, purpose, result });
+    assert!(is_done(&cluster.answers.pop().expect("answered")));
+    assert_eq!(cluster.holders(id), []);
 }
