@@ -195,6 +195,31 @@ fn two_lies_are_not_taken_for_one_that_lasts() {
 }
 
 #[test]
+fn a_step_on_top_of_a_step_begins_the_doubt_anew() {
+    for (more_ms, follows) in [(STEP_MS as i64 - 1, true), (STEP_MS as i64, false)] {
+        let mut node = Node::among(&[]);
+        node.step_to(HOUR_MS);
+        node.pass(FOLLOW_AFTER_MS);
+        assert_eq!(node.wrong(), 0);
+        node.step_to(HOUR_MS + more_ms);
+        let wrong_ms = if follows { HOUR_MS + more_ms } else { 0 };
+        assert_eq!(node.pass(250), wrong_ms, "{more_ms}");
+    }
+}
+
+#[test]
+fn a_longer_pause_than_there_is_between_two_looks_begins_the_doubt_anew() {
+    for (pause_ms, wrong_ms) in [(LOOK_EVERY_MS, HOUR_MS), (LOOK_EVERY_MS + 1, 0)] {
+        let mut node = Node::among(&[]);
+        node.step_to(HOUR_MS);
+        node.pass(FOLLOW_AFTER_MS - LOOK_EVERY_MS);
+        node.mono_ms += pause_ms - 250;
+        assert_eq!(node.pass(250), 0);
+        assert_eq!(node.pass(250), wrong_ms, "{pause_ms}");
+    }
+}
+
+#[test]
 fn it_is_looked_at_more_often_while_in_doubt() {
     let mut node = Node::among(&[]);
     node.pass(250);

@@ -231,3 +231,19 @@ fn jobs_share_a_tick_and_those_that_ended_give_way() {
     }
     assert!(world.table.report_mut(ids[0]).is_none(), "others came since");
 }
+
+#[test]
+fn of_the_deletes_of_a_tick_each_job_begins_as_many() {
+    let mut world = World::new(0..500);
+    for owner in ["a", "b"] {
+        world.begin(owner).expect("room");
+    }
+    world.turn(|_, _| None);
+    let (now, mut orders) = (world.now(), Vec::new());
+    world.jobs.tick(now, OWN, &mut world.table, &mut orders);
+    for job in [0, 1] {
+        let is_its =
+            |order: &&JobOrder| matches!(order, JobOrder::Delete(to, _) if to.request == job);
+        assert_eq!(orders.iter().filter(is_its).count(), DELETES_PER_TICK / 2, "{job}");
+    }
+}

@@ -380,3 +380,15 @@ fn a_page_begins_again_when_timers_have_moved_meanwhile() {
     let Internal::List(page) = *page else { panic!("{page:?}") };
     assert_eq!(ids(&page).into_iter().collect::<BTreeSet<_>>(), (0..80).collect());
 }
+
+#[test]
+fn a_question_asks_for_a_share_and_some_more_in_a_walk_of_the_page() {
+    let mut world = World::new(vec![Shard::of([]); 4], vec![]);
+    (0..2).for_each(|_| world.begin(query("limit=100")).expect("room"));
+    let (mut orders, mut replies) = (Vec::new(), Vec::new());
+    world.lists.tick(at(world.now_ms), (OWN, &world.view), &mut orders, &mut replies);
+    let asks = orders.iter().map(|order| ListAsk::decode(&order.ask).expect("a question"));
+    let (limits, walks): (Vec<u16>, BTreeSet<u64>) = asks.map(|ask| (ask.limit, ask.walk)).unzip();
+    assert_eq!(limits, [25 + 6 + 8; 8]);
+    assert_eq!(walks.len(), 2);
+}

@@ -189,3 +189,49 @@ fn a_page_from_the_files_former_life_is_none() {
     assert_eq!(reader.read(&reused.0[&9], true), Ok(Found::Nothing));
     assert_eq!(reader.finish(None, 1), Report::default(), "neither torn nor damaged");
 }
+
+#[test]
+fn a_page_that_is_longer_than_what_was_read_is_asked_for_unless_the_file_ends_there() {
+    let (disk, _) = written(&[vec![20_000]], None);
+    let bytes = &disk.0[&1];
+    for is_end in [false, true] {
+        let mut reader = SegmentReader::new(JOURNAL, SegmentNumber(1));
+        let found = loop {
+            let at = reader.block() as usize * BLOCK_BYTES;
+            match reader.read(&bytes[at..at + BLOCK_BYTES], is_end).expect("a known format") {
+                Found::Page(_) => {}
+                found => break found,
+            }
+        };
+        let at = reader.block() as usize * BLOCK_BYTES;
+        if is_end {
+            assert_eq!(found, Found::Nothing);
+            let last = reader.block() - 1;
+            assert_eq!(reader.finish(None, 1).torn, [last..last + 1], "a write that was cut off");
+            continue;
+        }
+        let Found::More(length) = found else { panic!("{found:?}") };
+        assert!(length > BLOCK_BYTES, "{length}");
+        let page = reader.read(&bytes[at..at + length], false);
+        assert!(matches!(page, Ok(Found::Page(_))), "{page:?}");
+    }
+}
+
+/// What is left of a write that nobody was told of, among blocks that nobody wrote.
+#[test]
+fn a_gap_is_torn_if_any_block_of_it_was_written() {
+    let (blank, rest) = (vec![0; BLOCK_BYTES], vec![7; BLOCK_BYTES]);
+    for (blocks, is_torn) in [
+        ([&blank, &blank, &blank], false),
+        ([&rest, &blank, &blank], true),
+        ([&blank, &rest, &blank], true),
+        ([&blank, &blank, &rest], true),
+    ] {
+        let mut reader = SegmentReader::new(JOURNAL, SegmentNumber(1));
+        for block in blocks {
+            assert_eq!(reader.read(block, true), Ok(Found::Nothing));
+        }
+        let torn = reader.finish(None, 1).torn;
+        assert_eq!(torn.first(), is_torn.then_some(&(0..3)));
+    }
+}

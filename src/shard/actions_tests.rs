@@ -5,12 +5,12 @@ use proptest::prelude::*;
 use crate::base::ids::TimerId;
 use crate::cluster::detector::Liveness;
 use crate::shard::effects::{
-    Answer, CallbackOutcome, Condition, Conditional, Dialect, Event, Refusal, Request,
+    Answer, CallbackOutcome, Condition, Conditional, Dialect, Event, Outbox, Refusal, Request,
 };
 use crate::shard::harness_tests::{Cluster, definition, target};
 use crate::shard::records::State;
 use crate::timer::definition::encode_with_attributes;
-use crate::timer::version::Version;
+use crate::timer::version::{StateKey, Version};
 use crate::wire::attributes::{Attributes, CronTiming, RetryPolicy};
 use crate::wire::timer_action::TimerAction::{self, Pause, Resume, RunNow};
 
@@ -131,6 +131,27 @@ fn a_timer_that_is_run_makes_its_next_pop_and_keeps_the_later_ones() {
     act(&mut cluster, 0, id, RunNow);
     assert_eq!(pops(&mut cluster, 160_000), [(80_001, 1)]);
     cluster.audit();
+}
+
+/// What is told of the version before, how far it is, and how far the timer is then.
+#[test]
+fn a_pop_of_the_version_before_counts_for_the_one_that_an_action_made() {
+    let mut cluster = Cluster::new(2, true);
+    let id = cluster.create(0, (10, 100), 2);
+    let paused = act(&mut cluster, 0, id, Pause);
+    let resumed = act(&mut cluster, 0, id, Resume);
+    let now = cluster.now();
+    let shard = cluster.shard(0);
+    let slot = shard.find(id).expect("held");
+    for (version, sequence, is_news, then) in
+        [(paused, 0, false, 0), (resumed, 1, false, 0), (paused, 2, true, 2), (paused, 1, false, 2)]
+    {
+        let (told, mut outbox) = (StateKey { version, sequence }, Outbox::default());
+        let case = (version, sequence);
+        assert_eq!(shard.takes_earlier_pops(now, slot, told, &mut outbox), is_news, "{case:?}");
+        assert_eq!(shard.records.get(slot).sequence, then, "{case:?}");
+        assert_eq!(outbox.to_peers.len(), usize::from(is_news), "others are told: {case:?}");
+    }
 }
 
 #[test]

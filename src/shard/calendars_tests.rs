@@ -1,7 +1,10 @@
 //! Timers that follow the calendar, in a node alone and in a cluster.
 
-use crate::base::ids::TimerId;
-use crate::shard::effects::{Answer, CallbackOutcome, Condition, Conditional, Request, TimerView};
+use super::LOOKS_PER_TICK;
+use crate::base::ids::{Slot, TimerId};
+use crate::shard::effects::{
+    Answer, CallbackOutcome, Condition, Conditional, Outbox, Request, TimerView,
+};
 use crate::shard::harness_tests::{Cluster, target};
 use crate::timer::calendar::Calendar;
 use crate::wire::attributes::{Attributes, CronTiming};
@@ -149,6 +152,20 @@ fn what_is_missed_is_made_up_for_within_the_window_and_left_out_beyond() {
         let later = pops(&mut cluster, 125_000);
         assert!((2..=3).contains(&later.len()), "{later:?}");
         assert!(later.iter().all(|wall_ms| wall_ms % 10_000 <= 2), "{later:?}");
+    }
+}
+
+#[test]
+fn a_pop_is_missed_if_it_is_later_than_its_client_allows_and_than_ten_seconds() {
+    for (catch_up_ms, late_ms, is_missed) in
+        [(60_000, 60_000, false), (60_000, 60_001, true), (0, 10_000, false), (0, 10_001, true)]
+    {
+        let mut cluster = Cluster::new(1, true);
+        let id = follow(&mut cluster, CronTiming { catch_up_ms, ..EACH_TEN_SECONDS }, 1);
+        let shard = cluster.shard(0);
+        let record = *shard.records.get(shard.find(id).expect("it is held"));
+        let tick = shard.records.due(&record) + late_ms;
+        assert_eq!(shard.is_missed(tick, &record), is_missed, "{catch_up_ms} {late_ms}");
     }
 }
 
@@ -365,4 +382,32 @@ fn what_is_run_between_its_moment_and_its_pop_is_beside_the_expression() {
     run_now(&mut cluster, id);
     pops_until(&mut cluster, to_moment_ms + offset_ms + 5, &mut made);
     assert_eq!(made.len(), 2, "the run, and the pop of the moment: {made:?}");
+}
+
+#[test]
+fn what_is_planned_right_is_not_written_anew() {
+    let mut cluster = Cluster::new(1, true);
+    let follow = |cluster: &mut Cluster| follow_within(cluster, EACH_TEN_SECONDS, 1, Some(5_000));
+    let ids = [(); 8].map(|()| follow(&mut cluster));
+    let versions = |cluster: &mut Cluster| ids.map(|id| read(cluster, id).map(|it| it.version));
+    let before = versions(&mut cluster);
+    cluster.shard(0).calendars.walk = Some(Slot(0));
+    cluster.pass_to(10);
+    assert_eq!(cluster.shard(0).calendars.walk, None, "all have been looked at");
+    assert_eq!(versions(&mut cluster), before);
+}
+
+#[test]
+fn a_walk_looks_at_so_many_timers_in_a_tick() {
+    let mut cluster = Cluster::new(1, true);
+    for _ in 0..LOOKS_PER_TICK + 9 {
+        cluster.create(0, (600, 600), 1);
+    }
+    let now = cluster.now();
+    let shard = cluster.shard(0);
+    shard.calendars.walk = Some(Slot(0));
+    shard.plan_calendars(now, &mut Outbox::default());
+    assert_eq!(shard.calendars.walk, Some(Slot(LOOKS_PER_TICK)));
+    shard.plan_calendars(now, &mut Outbox::default());
+    assert_eq!(shard.calendars.walk, None);
 }

@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::cluster::detector::Liveness;
-use crate::shard::effects::{Event, Request, Target};
+use crate::shard::effects::{Dialect, Event, Request, Target};
 use crate::shard::harness_tests::{Cluster, FROM, definition};
 use crate::timer::definition::{Definition, encode_with_attributes};
 use crate::timer::naming::{KEY_REMEMBERED_MS, digest_of, id_of_key, id_of_name};
 use crate::wire::attributes::Attributes;
 use crate::wire::peer_message::decode_result;
+use crate::wire::timer_action::TimerAction;
 
 fn content(attributes: &Attributes<'_>) -> Vec<u8> {
     let (mut encoded, mut content) = (Vec::new(), Vec::new());
@@ -450,4 +451,91 @@ fn a_keyed_create_waits_for_what_becomes_of_a_silent_node() {
         assert!(cluster.answers.iter().all(is_done), "{:?}", cluster.answers);
         assert_eq!((cluster.answers.len(), cluster.holders(id).len()), (1, 2), "{becomes:?}");
     }
+}
+
+#[test]
+fn a_node_is_quiet_only_if_nothing_at_all_was_amiss() {
+    type Change = fn(&mut Shard, PeerIndex, Tick);
+    let changes: [(&str, bool, Change); 9] = [
+        ("", true, |_, _, _| {}),
+        ("sees other members", false, |shard, peer, _| {
+            shard.peers.other_view = PeerSet::EMPTY.with(peer);
+        }),
+        ("is an original", false, |shard, peer, _| {
+            shard.peers.believe(peer, Liveness::Alive, Dialect::Http);
+        }),
+        ("is not heard", false, |shard, peer, _| {
+            shard.peers.believe(peer, Liveness::Suspect, Dialect::Frames);
+        }),
+        ("may lack something", false, |shard, peer, _| shard.peers.may_lack(peer)),
+        ("had no room", false, |shard, peer, tick| shard.peers.note_full(peer, tick + 1)),
+        ("returned a while ago", true, |shard, _, tick| {
+            let hold_ms = shard.config.cluster.tombstone_hold_ms;
+            shard.peers.returned_at = Tick(tick.0 - hold_ms);
+        }),
+        ("returned lately", false, |shard, _, tick| {
+            let hold_ms = shard.config.cluster.tombstone_hold_ms;
+            shard.peers.returned_at = Tick(tick.0 - hold_ms) + 1;
+        }),
+        ("is fresh", false, |shard, _, tick| shard.questions.be_fresh(tick + 1)),
+    ];
+    for (why, is_quiet, change) in changes {
+        let mut cluster = settled(3);
+        let peer = cluster.peer(0, 1).expect("a member");
+        let tick = cluster.now().mono.tick_floor();
+        change(cluster.shard(0), peer, tick);
+        assert_eq!(cluster.shard(0).is_quiet(tick), is_quiet, "{why}");
+    }
+}
+
+#[test]
+fn a_refusal_of_the_deciding_node_is_the_answer() {
+    for (result, refusal) in [
+        (PeerRefusal::TokenFull, Refusal::TokenFull),
+        (PeerRefusal::OtherName, Refusal::OtherName),
+        (PeerRefusal::Malformed, Refusal::NotTaken),
+    ] {
+        let mut cluster = settled(3);
+        let id = id_of_name("one");
+        let asker = cluster.list(id)[2];
+        let content = named("one");
+        let request = ask(id, Condition::Absent, Some(definition((600, 600), 2, &content)));
+        let (now, mut outbox) = (cluster.now_of(asker), Outbox::default());
+        cluster.shard(asker).handle(now, Event::Request { from: FROM, request }, &mut outbox);
+        let message = outbox.to_peers.pop().expect("to the deciding node");
+        let (peer, purpose) = (message.peer, message.purpose);
+        let result = PeerResult::Refused(result);
+        cluster.handle(asker, Event::PeerResult { peer, purpose, result });
+        assert_eq!(cluster.answers.pop(), Some(refused(refusal)));
+        assert!(cluster.holders(id).is_empty());
+    }
+}
+
+/// The deciding node takes a pause. Meanwhile the timer pops for the last time at the node that
+/// asked.
+#[test]
+fn an_action_revives_no_timer_that_has_popped_for_the_last_time_meanwhile() {
+    let mut cluster = settled(3);
+    let id = id_of_name("one");
+    assert!(is_done(&put(&mut cluster, 0, "one", Condition::Absent)));
+    let list = cluster.list(id);
+    let (decider, asker) = (list[0], list[1]);
+    let (condition, action) = (Condition::Present, Some(TimerAction::Pause));
+    let pause = Conditional { target: target(id), condition, definition: None, action };
+    let request = Request::Conditional(pause);
+    let (now, mut outbox) = (cluster.now_of(asker), Outbox::default());
+    cluster.shard(asker).handle(now, Event::Request { from: FROM, request }, &mut outbox);
+    let message = outbox.to_peers.pop().expect("to the deciding node");
+    let (peer, purpose) = (message.peer, message.purpose);
+    let (from, bytes) = (cluster.peer(decider, asker), outbox.peer_bytes[message.bytes].to_vec());
+    let (result, _) = crate::shard::harness_tests::tell(cluster.shard(decider), now, from, &bytes);
+    let result = decode_result(&mut &result[..]).expect("encoded by a shard");
+    assert_eq!(result, PeerResult::Held);
+    let shard = cluster.shard(asker);
+    let slot = shard.find(id).expect("it is held");
+    let placement = *shard.records.placement_of(shard.records.get(slot));
+    shard.records.catch_up(&shard.peers, now.mono.tick_floor(), slot, 1, &placement);
+    cluster.handle(asker, Event::PeerResult { peer, purpose, result });
+    assert!(is_done(&cluster.answers.pop().expect("answered")));
+    assert_eq!(cluster.holders(id), []);
 }

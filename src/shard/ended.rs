@@ -148,3 +148,7 @@ impl Shard {
             && others.iter().all(is_complete)
     }
 }
+
+#[cfg(test)]
+#[path = "ended_tests.rs"]
+mod tests;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use super::*;
 use crate::base::destinations::Rule;
+use crate::base::ids::TimerId;
 use crate::cluster::detector::Liveness;
-use crate::shard::effects::{CallbackOutcome, Event, Ticket};
-use crate::shard::harness_tests::{Cluster, START_MS};
+use crate::shard::effects::{Answer, CallbackOutcome, Event, Request, Ticket};
+use crate::shard::harness_tests::{Cluster, START_MS, target};
 
 const RATE_10: Rule = Rule { max_in_flight: None, per_1000_s: Some(10_000), is_paused: false };
 const RATE_1: Rule = Rule { max_in_flight: None, per_1000_s: Some(1_000), is_paused: false };
@@ -523,5 +524,75 @@ fn come_back(cluster: &mut Cluster, node: usize, (has_died, held): (bool, &[Vec<
     } else {
         cluster.thaw(node);
         cluster.believe(1 - node, node, Liveness::Alive);
+    }
+}
+
+#[test]
+fn the_ranks_before_one_are_those_whose_turn_comes_earlier() {
+    let mut cluster = Cluster::new(3, true);
+    let id = TimerId(7);
+    cluster.put(0, id, (10, 10), 3);
+    let list = cluster.list(id);
+    for (rank, node) in list.iter().copied().enumerate() {
+        let earlier = list[..rank].iter().map(|earlier| cluster.peer(node, *earlier));
+        let earlier = earlier.flatten().fold(PeerSet::EMPTY, PeerSet::with);
+        let shard = cluster.shard(node);
+        let record = *shard.records.get(shard.find(id).expect("it is held"));
+        assert_eq!(shard.ranks_before(&record), earlier, "{rank}");
+    }
+}
+
+#[test]
+fn only_a_pop_that_was_not_tried_waits_by_a_rule() {
+    for (rule, attempts, waits) in
+        [(Some(PAUSED), 0, true), (Some(PAUSED), 1, false), (None, 0, false)]
+    {
+        let mut cluster = alone(1, (10, 10), PAUSED);
+        cluster.run_until(11);
+        set(&mut cluster, 0, rule);
+        let shard = cluster.shard(0);
+        let slot = shard.records.occupied_from(Slot(0)).next().expect("one timer");
+        let record = Record { attempts, ..*shard.records.get(slot) };
+        assert_eq!(shard.waits_by_rule(&record), waits, "{rule:?} {attempts}");
+    }
+}
+
+/// The other rank has taken the delete.
+#[test]
+fn a_pop_that_waited_for_a_rule_while_its_core_got_no_time_is_asked_about() {
+    let id = TimerId(7);
+    let (mut cluster, first, second) = Cluster::with_timer_of_two(id);
+    (0..3).for_each(|node| set(&mut cluster, node, Some(PAUSED)));
+    cluster.run_until(11);
+    cluster.freeze(first);
+    cluster.run_until(12);
+    let answer = cluster.ask(second, Request::Delete(target(id, 2)));
+    assert!(matches!(answer, Answer::Done { .. }), "{answer:?}");
+    cluster.run_until(20);
+    cluster.thaw(first);
+    set(&mut cluster, first, Some(NONE));
+    cluster.run_until(30);
+    assert_eq!(cluster.pops, []);
+}
+
+#[test]
+fn orders_of_members_are_passed_on_as_far_as_a_turn_takes_them() {
+    let mut cluster = Cluster::new(2, true);
+    let peer = cluster.peer(0, 1);
+    let shard = cluster.shard(0);
+    for (peer, waiting, result, passed_on) in [
+        (peer, 0, PeerResult::Held, 1),
+        (peer, ORDERS_PER_TURN_MAX - 1, PeerResult::Held, 1),
+        (peer, ORDERS_PER_TURN_MAX, PeerResult::Busy, 0),
+        (None, 0, PeerResult::Refused(PeerRefusal::Malformed), 0),
+    ] {
+        let mut outbox = Outbox::default();
+        let other = (shard.peers.own(), Box::from(&b"other"[..]));
+        outbox.orders = vec![other; waiting];
+        let teller = Teller { peer, clock_offset_ns: 0 };
+        assert_eq!(shard.take_orders(teller, b"lines", &mut outbox), result, "{waiting}");
+        assert_eq!(outbox.orders.len(), waiting + passed_on);
+        let last = outbox.orders.last().map(|(_, lines)| &lines[..]);
+        assert!(passed_on == 0 || last == Some(b"lines"), "{last:?}");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::base::ids::{PeerIndex, PeerSet, TimerId};
+use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::limits::ClusterLimits;
 use crate::base::ranked::Replicas;
 use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
@@ -706,4 +706,16 @@ fn id_is_like(id: TimerId, more: u64) -> bool {
     let node = Node::new(0);
     let place = |id| node.view.place(id, 2, node.view.new_nodes());
     place(TimerId(id.0 + more)) == place(id)
+}
+
+#[test]
+fn a_walk_over_what_was_read_from_originals_wakes_a_core() {
+    let mut node = Node::new(0);
+    assert_eq!(node.shard.reads_at(), None);
+    node.begin_with_journal();
+    assert_eq!(node.shard.reads_at(), None, "nothing is read yet");
+    node.shard.readings.as_mut().expect("begun").next = Some(Slot(3));
+    let next = node.shard.turns.at + 1;
+    assert_eq!(node.shard.reads_at(), Some(next));
+    assert!(node.shard.next_wake().is_some_and(|wake| wake <= next));
 }

@@ -57,6 +57,25 @@ fn a_policy_ends_when_the_pop_is_too_old_or_the_next_one_is_due() {
     assert_eq!(attempts(&mut cluster, 70_000), [30_000, 31_000, 60_000, 61_000]);
 }
 
+/// Whether the timer has a policy, how late it is, and whether it is too old.
+#[test]
+fn the_age_of_a_policy_ends_a_pop_at_the_millisecond() {
+    let policy = RetryPolicy { max_age_ms: 3_000, ..POLICY };
+    for (retry, late_ms, is_too_old) in [
+        (Some(policy), 2_999, false),
+        (Some(policy), 3_000, true),
+        (None, 2_999, false),
+        (None, 1_000_000, false),
+    ] {
+        let mut cluster = Cluster::new(1, true);
+        let id = cluster.create_with(0, (1, 1), 1, &Attributes { retry, ..Attributes::default() });
+        let shard = cluster.shard(0);
+        let record = *shard.records.get(shard.find(id).expect("it is held"));
+        let tick = shard.records.due(&record) + late_ms;
+        assert_eq!(shard.is_too_old(tick, &record), is_too_old, "{retry:?} {late_ms}");
+    }
+}
+
 #[test]
 fn jitter_stretches_pauses_by_its_share_at_most() {
     let mut cluster = Cluster::new(1, true);

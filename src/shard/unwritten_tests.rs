@@ -312,3 +312,28 @@ fn a_callback_of_a_stand_in_counts_that_an_action_has_taken_off_the_list() {
     assert_eq!(cluster.holders(id), [0]);
     cluster.audit();
 }
+
+#[test]
+fn a_write_goes_to_stand_ins_if_it_was_meant_for_this_node_and_others_can_hold_it() {
+    for (nodes, stands_in) in [(3, true), (2, false)] {
+        let mut cluster = with_full_disk(nodes, 0);
+        set_full(&mut cluster, 0, false);
+        let id = (1..).map(TimerId).find(|id| cluster.list(*id)[0] == 0).expect("one of two");
+        cluster.put(0, id, (10, 10), 2);
+        set_full(&mut cluster, 0, true);
+        let shard = cluster.shard(0);
+        let (own, mut room) = (shard.peers.own_hash(), Vec::new());
+        let record = *shard.records.get(shard.find(id).expect("it is held"));
+        let copy = shard.copy_of(&record, &mut room);
+        let told = shard.with_stand_ins(&copy);
+        assert_eq!(told.replicas.len(), 2);
+        assert_eq!(told.replicas.contains(own), !stands_in, "of {nodes}");
+        assert_eq!(told.standing.list_digest, told.replicas.digest());
+        let ended = shard.with_stand_ins(&TimerCopy { body: None, ..copy });
+        assert_eq!(ended.replicas, copy.replicas, "an end is no copy");
+        if stands_in {
+            let others = shard.with_stand_ins(&told);
+            assert_eq!(others.replicas, told.replicas, "it was not meant for this node");
+        }
+    }
+}

@@ -270,6 +270,7 @@ fn a_moment_lies_at_most_a_hundred_years_ahead() {
         calendar.next_after(ms("2026-11-27T12:00:00Z"))
     };
     assert_eq!(next(2126), Some(ms("2126-01-01T00:00:00Z")));
+    assert_eq!(next(2127), Some(ms("2127-01-01T00:00:00Z")), "in less than 100 years of 366 days");
     assert_eq!(next(2128), None);
     assert_eq!(next(2199), None);
 }

@@ -172,21 +172,21 @@ fn no_seed_breaks_an_invariant() {
 #[test]
 fn seeds_that_failed_once_pass() {
     for seed in [
-        190_564, // A move counted a result of an earlier move: lost.
-        171_574, // An answer from before a short absence counted: a deleted timer popped.
-        118_218, // A holder off the list did not ask before its pop: doubled.
-        200_919, // Two nodes waited for each other in full meshes: a delete came late.
-        139_275, // A tombstone ended while it was told: a deleted timer came back.
-        106_854, // A node that returned did not become the first again: late pops.
-        495_022, // A holder that had missed a write counted as a witness of its end: lost.
-        444_291, // A stand-in stayed where no other node looked: a delete did not reach it.
-        231_385, // A former holder did not hear of a write: an old timer was read.
-        829_274, // A silent rank delayed each pop anew: later and later.
-        974_351, // A timer that came while its node was suspected did not go home.
+        190_564,   // A move counted a result of an earlier move: lost.
+        171_574,   // An answer from before a short absence counted: a deleted timer popped.
+        118_218,   // A holder off the list did not ask before its pop: doubled.
+        200_919,   // Two nodes waited for each other in full meshes: a delete came late.
+        139_275,   // A tombstone ended while it was told: a deleted timer came back.
+        106_854,   // A node that returned did not become the first again: late pops.
+        495_022,   // A holder that had missed a write counted as a witness of its end: lost.
+        444_291,   // A stand-in stayed where no other node looked: a delete did not reach it.
+        231_385,   // A former holder did not hear of a write: an old timer was read.
+        829_274,   // A silent rank delayed each pop anew: later and later.
+        974_351,   // A timer that came while its node was suspected did not go home.
         1_072_524, // Of two that paused one after the other one took the other for dead.
-        11_472,  // A former holder forgot a timer whose callback ran: a 410 was lost.
+        11_472,    // A former holder forgot a timer whose callback ran: a 410 was lost.
         3_027_661, // A site that came back with an ended timer was not told of the end.
-        28_276,  // Another site told a node, and its holders died: an update was lost there.
+        28_276,    // Another site told a node, and its holders died: an update was lost there.
     ] {
         let report = run(&Story::draw(Options::draw(seed)), false);
         assert!(report.violation.is_none(), "seed {seed}: {:?}", report.violation);
