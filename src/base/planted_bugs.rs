@@ -223,6 +223,8 @@ pub enum Bug {
     CallbackOfFormerHolderLost = 172,
     /// A site that tells an outdated state of a timer is not told the newer one.
     SiteBehindNotTold = 173,
+    /// A write with a condition waits as long as a node is now heard and now not.
+    VerdictAwaitedForEver = 174,
 }
 
 impl Bug {
@@ -329,7 +331,7 @@ impl Bug {
     ];
 
     /// The bugs that few seeds find. The simulator of a cluster is given a seed for each.
-    pub const RARE: [Bug; 8] = [
+    pub const RARE: [Bug; 9] = [
         Bug::SilentRankDelaysEachPop,
         Bug::StandInOfSuspectStays,
         Bug::NewHolderTellsNoFormerOnes,
@@ -338,6 +340,7 @@ impl Bug {
         Bug::StaleBytesAreNoSign,
         Bug::CallbackOfFormerHolderLost,
         Bug::SiteBehindNotTold,
+        Bug::VerdictAwaitedForEver,
     ];
 
     /// The bugs of the timestamp service. The simulator of that service must find each.

@@ -274,7 +274,8 @@ impl Network {
             let is_asleep = |node: &usize| self.frozen.contains(node);
             let [to_dialler, to_acceptor] = [is_asleep(&dialler.0), is_asleep(&acceptor.0)];
             let connection = &mut self.connections[at];
-            let take = |is_asleep, bytes| if is_asleep { Vec::new() } else { std::mem::take(bytes) };
+            let take =
+                |is_asleep, bytes| if is_asleep { Vec::new() } else { std::mem::take(bytes) };
             let to_dialler = take(to_dialler, &mut connection.to_dialler);
             let to_acceptor = take(to_acceptor, &mut connection.to_acceptor);
             if !to_acceptor.is_empty() {
