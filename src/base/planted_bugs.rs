@@ -228,6 +228,8 @@ pub enum Bug {
     CallbackOfFormerHolderLost = 174,
     /// A site that tells an outdated state of a timer is not told the newer one.
     SiteBehindNotTold = 175,
+    /// A write with a condition waits as long as a node is now heard and now not.
+    VerdictAwaitedForEver = 176,
 }
 
 impl Bug {
@@ -345,6 +347,7 @@ impl Bug {
         Bug::StaleBytesAreNoSign,
         Bug::CallbackOfFormerHolderLost,
         Bug::SiteBehindNotTold,
+        Bug::VerdictAwaitedForEver,
     ];
 
     /// The bugs of the timestamp service. The simulator of that service must find each.

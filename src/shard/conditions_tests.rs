@@ -539,3 +539,27 @@ fn an_action_revives_no_timer_that_has_popped_for_the_last_time_meanwhile() {
     assert!(is_done(&cluster.answers.pop().expect("answered")));
     assert!(cluster.holders(id).is_empty());
 }
+
+/// It is heard now and then, and never answers.
+#[test]
+fn a_write_with_a_condition_does_not_wait_for_ever_for_a_node_that_comes_and_goes() {
+    let mut cluster = settled(3);
+    let id = id_of_key("", b"k");
+    let list = cluster.list(id);
+    cluster.mute = Some(list[0]);
+    let believe = |cluster: &mut Cluster, liveness| {
+        (1..3).for_each(|other| cluster.believe(list[other], list[0], liveness));
+        cluster.run_until(cluster.now_ms / 1_000 - 1_000 + 1);
+    };
+    believe(&mut cluster, Liveness::Suspect);
+    let content = keyed("body");
+    let new = definition((600, 600), 2, &content);
+    let request = ask(id, Condition::Once, Some(new));
+    cluster.handle(list[1], Event::Request { from: FROM, request });
+    for _ in 0..4 {
+        believe(&mut cluster, Liveness::Alive);
+        believe(&mut cluster, Liveness::Suspect);
+    }
+    let answers = &cluster.answers[..];
+    assert!(matches!(answers, [Answer::Refused(Refusal::NoReplica)]), "{answers:?}");
+}

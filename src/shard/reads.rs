@@ -88,6 +88,7 @@ impl Shard {
             id,
             asked: own,
             asked_at,
+            since: asked_at,
             left,
             listed,
             is_unsure: false,
@@ -181,19 +182,20 @@ impl Shard {
             waiting.left = waiting.left.with(peer);
             waiting.takes_doubtful = true;
         }
+        let tick = now.mono.tick_floor();
         let able = able_of(waiting.left);
         let first = able.intersection(waiting.listed);
         let Some(peer) = first.iter().chain(able.iter()).next() else {
-            if self.awaits_verdict(&waiting) {
+            if self.awaits_verdict(tick, &waiting) {
                 waiting.asked = self.peers.own();
-                waiting.asked_at = now.mono.tick_floor();
+                waiting.asked_at = tick;
                 self.reads.insert(waiting);
                 return None;
             }
             return Some(self.latest_without_others(waiting));
         };
         waiting.asked = peer;
-        waiting.asked_at = now.mono.tick_floor();
+        waiting.asked_at = tick;
         waiting.left = waiting.left.without(peer);
         let bytes = outbox.encode(&PeerMessage::Fetch(waiting.id));
         let key = self.reads.insert(waiting);
@@ -203,8 +205,8 @@ impl Shard {
 
     /// Whether a write with a condition waits until the nodes that are left to be asked are back
     /// or dead: what only a dead node knows does not hold it up. A client that was told to retry
-    /// would ask again until then.
-    fn awaits_verdict(&self, waiting: &Waiting) -> bool {
+    /// would ask again until then. A node may be suspected, back and suspected for long.
+    fn awaits_verdict(&self, tick: Tick, waiting: &Waiting) -> bool {
         let suspects = waiting.left.minus(self.peers.alive()).minus(self.peers.dead());
         let is_key_known = || {
             let ended = waiting.ended.as_deref();
@@ -212,12 +214,19 @@ impl Shard {
                 || self.seen_here(waiting.id).is_some_and(|seen| seen.once.is_some())
         };
         matches!(waiting.from, Reader::Condition(_))
+            && !self.is_beyond_verdict(tick, waiting)
             && !waiting.is_unsure
             && !self.find(waiting.id).is_some_and(|slot| self.is_latest(slot))
             && !is_key_known()
             && !suspects.is_empty()
             && waiting.left.minus(suspects).minus(self.peers.dead()).is_empty()
             && suspects.intersection(self.peers.http()).is_empty()
+    }
+
+    /// Whether a read has waited for longer than it takes to declare a node dead.
+    fn is_beyond_verdict(&self, tick: Tick, waiting: &Waiting) -> bool {
+        tick - waiting.since >= self.config.cluster.dead_after_ms + BEYOND_SUSPICION_MS
+            && !is_planted(Bug::VerdictAwaitedForEver)
     }
 
     /// The answer when no other node knows of the timer: what is held here. If a peer was not
@@ -325,13 +334,12 @@ impl Shard {
 
     /// Goes on with a read that waits for what becomes of nodes, once they are back or dead.
     fn settle_suspected(&mut self, now: Now, key: SlotKey, outbox: &mut Outbox) {
-        let patience_ms = self.config.cluster.dead_after_ms + BEYOND_SUSPICION_MS;
-        let Some(waiting) = self.reads.get(key) else { return };
-        let is_late = now.mono.tick_floor() - waiting.asked_at >= patience_ms;
-        if self.awaits_verdict(waiting) && !is_late {
+        let tick = now.mono.tick_floor();
+        if self.reads.get(key).is_some_and(|waiting| self.awaits_verdict(tick, waiting)) {
             return;
         }
         let Some(mut waiting) = self.reads.remove(key) else { return };
+        let is_late = self.is_beyond_verdict(tick, &waiting);
         let from = waiting.from;
         waiting.left = waiting.left.minus(self.peers.dead());
         waiting.is_unsure = is_late;

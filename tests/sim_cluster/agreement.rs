@@ -9,7 +9,7 @@ use super::disturbances::{Disturbances, RECOVERY_NS};
 use super::model::{Checked, MS, Write, broken};
 use super::network::CoreAt;
 use super::story_plan::{Kind, Operation, Target};
-use super::world::World;
+use super::world::{CLEANINGS_AT_ONE_NODE, World};
 use chronos::shard::effects::CallbackOutcome;
 use kit::simulator::random::{Purpose, Stream};
 
@@ -217,7 +217,7 @@ impl World {
     }
 
     /// Deletes timers that would live on.
-    pub fn clean(&mut self) {
+    pub fn clean(&mut self, round: u64) {
         let mut ids: Vec<TimerId> = Vec::new();
         for core in self.nodes.iter().flat_map(|node| node.cores.iter().flatten()) {
             ids.extend(core.core.shard().live_ids());
@@ -229,7 +229,10 @@ impl World {
             let up: Vec<usize> =
                 (0..self.nodes.len()).filter(|node| self.nodes[*node].takes_requests()).collect();
             let draw = &mut Stream::keyed(self.options.seed, Purpose::Cleaning, id.0);
-            let node = draw.pick(&up);
+            let mut node = draw.pick(&up);
+            if round >= CLEANINGS_AT_ONE_NODE {
+                node = up[id.0.wrapping_add(round) as usize % up.len()];
+            }
             let operation = Operation {
                 name: 1_000_000 + self.cleaned,
                 at_ns: self.now_ns,

@@ -17,7 +17,7 @@ use kit::simulator::callback_world::Ending;
 use kit::simulator::random::{Purpose, Stream};
 
 use super::disturbances::RECOVERY_NS;
-use super::model::{Checked, Closed, MS, Model, RANK_NS, TALK_NS, Write, broken};
+use super::model::{Attempted, Checked, Closed, MS, Model, RANK_NS, TALK_NS, Write, broken};
 use super::options::Options;
 use super::story_plan::{Kind, Operation, Story, Target, Wish};
 use super::world::{Event, World, outcome_of};
@@ -186,6 +186,17 @@ impl Model {
     pub fn is_acted_on_since(&self, id: u64, from_ns: u64) -> bool {
         let is_before = |act: &Act| act.done_ns().is_some_and(|at_ns| at_ns + TALK_NS < from_ns);
         self.acts_on(id).any(|act| !act.has_no_effect() && !is_before(act))
+    }
+
+    /// Whether a timer was resumed while this callback was under way, so that its pop is made again
+    /// (docs/guarantees.md), by whichever node is the first then.
+    pub fn is_resumed_meanwhile(&self, id: u64, other: &Attempted) -> bool {
+        let told_ns = other.told.map_or(u64::MAX, |(at_ns, _)| at_ns);
+        let mut resumes = self.acts_on(id).filter(|act| act.action == TimerAction::Resume);
+        resumes.any(|act| {
+            let is_after = act.closed.is_none_or(|(at_ns, _)| at_ns >= other.begun_ns);
+            !act.has_no_effect() && is_after && act.sent_ns <= told_ns
+        })
     }
 
     /// Whether a pop of a timer may have been made before its time.

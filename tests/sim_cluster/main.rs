@@ -65,7 +65,7 @@ const JOURNAL_BUGS: [(Bug, u64); 7] = [
 ];
 
 /// Bugs that few seeds find, each with a seed that does.
-const RARE_BUGS: [(Bug, u64); 10] = [
+const RARE_BUGS: [(Bug, u64); 11] = [
     (Bug::SilentRankDelaysEachPop, 91_263),
     (Bug::NewHolderTellsNoFormerOnes, 858_518),
     (Bug::PreferredListNotTold, 1_008_610),
@@ -76,6 +76,7 @@ const RARE_BUGS: [(Bug, u64); 10] = [
     (Bug::StaleBytesAreNoSign, 1_072_524),
     (Bug::CallbackOfFormerHolderLost, 11_472),
     (Bug::SiteBehindNotTold, 3_027_661),
+    (Bug::VerdictAwaitedForEver, 4_002_925),
 ];
 
 /// This simulator, as the kit drives it.
@@ -186,6 +187,9 @@ fn seeds_that_failed_once_pass() {
         1_072_524, // Of two that paused one after the other one took the other for dead.
         11_472,    // A former holder forgot a timer whose callback ran: a 410 was lost.
         3_027_661, // A site that came back with an ended timer was not told of the end.
+        4_002_925, // A write with a condition waited for a node that came and went.
+        4_004_143, // The model: who is resumed while its callback runs may pop again elsewhere.
+        4_000_913, // The model: a node that refuses many deletes at once is asked again.
         28_276,    // Another site told a node, and its holders died: an update was lost there.
     ] {
         let report = run(&Story::draw(Options::draw(seed)), false);

@@ -649,7 +649,9 @@ impl Model {
             // began late, because its host was in trouble, proves nothing.
             let is_well = self.host_is_well(wish.host, now_ns.saturating_sub(settled_ns), now_ns);
             let least_ns = RANK_NS - 2 * CROSSINGS_NS - TALK_NS;
-            if !is_own && is_well && now_ns.saturating_sub(other.begun_ns) < least_ns {
+            let is_again = write.id.is_some_and(|id| self.is_resumed_meanwhile(id, other));
+            let is_late = now_ns.saturating_sub(other.begun_ns) >= least_ns || is_again;
+            if !is_own && is_well && !is_late {
                 return broken("T3", text());
             }
         }

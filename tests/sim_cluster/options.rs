@@ -135,7 +135,8 @@ impl Options {
             sites: None,
             disks: None,
         }
-        .with_sites();
+        .with_sites()
+        .with_ends();
         if drawn.rarities.has("Rules") { drawn.with_rules() } else { drawn.with_disks() }
     }
 
@@ -160,6 +161,14 @@ impl Options {
             sites: None,
             ..self
         }
+    }
+
+    /// Servers that want no more of timers say so late. Their hosts have places for others.
+    fn with_ends(mut self) -> Self {
+        if self.rarities.has("Ends") {
+            self.callbacks.connections_per_host_max = 64;
+        }
+        self
     }
 
     fn with_sites(self) -> Self {

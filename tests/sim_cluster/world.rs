@@ -29,6 +29,10 @@ use super::twins::Twin;
 /// After the end of faults, timers that still live are deleted at [`CLEAN_MS`], and all is gone at
 /// [`END_MS`].
 const CLEAN_MS: u64 = 20_000;
+/// How often they are deleted: a node may refuse many at once. From the fourth time on few are left,
+/// and another node is asked each time.
+const CLEANINGS: u64 = 6;
+pub const CLEANINGS_AT_ONE_NODE: u64 = 3;
 const END_MS: u64 = 75_000;
 /// Pause between two comparisons of the nodes with each other.
 const CHECK_MS: u64 = 1_000;
@@ -94,7 +98,7 @@ pub enum Event {
     NoMore(u64),
     Check,
     Heal,
-    Clean,
+    Clean(u64),
     End,
 }
 
@@ -242,8 +246,8 @@ impl World {
         }
         let heal_ns = self.options.safety_ms * MS;
         self.schedule(heal_ns, Event::Heal);
-        for after_ms in [CLEAN_MS, CLEAN_MS + 4_000, CLEAN_MS + 8_000] {
-            self.schedule(heal_ns + after_ms * MS, Event::Clean);
+        for round in 0..CLEANINGS {
+            self.schedule(heal_ns + (CLEAN_MS + round * 4_000) * MS, Event::Clean(round));
         }
         // Tombstones stay while a node is dead, and longer if the clock of the node that deleted is
         // ahead.
@@ -351,7 +355,7 @@ impl World {
                 self.schedule(self.now_ns + CHECK_MS * MS, Event::Check);
             }
             Event::Heal => self.heal()?,
-            Event::Clean => self.clean(),
+            Event::Clean(round) => self.clean(round),
             Event::End => {
                 self.is_over = true;
                 self.at_rest()?;

@@ -53,8 +53,9 @@ pub struct Waiting {
     pub id: TimerId,
     /// The peer that was asked last.
     pub asked: PeerIndex,
-    /// When that peer was asked.
+    /// When that peer was asked, and when the first one was.
     pub asked_at: Tick,
+    pub since: Tick,
     /// Peers that are still to be asked.
     pub left: PeerSet,
     /// The right nodes, as far as this node knows.
