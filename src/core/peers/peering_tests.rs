@@ -767,7 +767,7 @@ fn a_core_that_serves_long_after_it_was_made_takes_nobody_for_dead() {
 #[test]
 fn a_machine_that_takes_dials_is_not_taken_for_a_node_that_has_gone() {
     let limits = ClusterLimits::default();
-    for (what, least_ms) in [("gone", 0), ("cut off", 0), ("silent", 8_000)] {
+    for (what, least_ms) in [("gone", 0_u64), ("cut off", 0), ("silent", 8_000)] {
         let mut network = Network::new(&[1, 1]);
         network.run(100);
         network.interval_ms = 5_000;
