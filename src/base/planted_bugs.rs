@@ -337,7 +337,7 @@ impl Bug {
     ];
 
     /// The bugs that few seeds find. The simulator of a cluster is given a seed for each.
-    pub const RARE: [Bug; 9] = [
+    pub const RARE: [Bug; 10] = [
         Bug::SilentRankDelaysEachPop,
         Bug::StandInOfSuspectStays,
         Bug::NewHolderTellsNoFormerOnes,

@@ -97,8 +97,8 @@ impl Question {
         self.again_at = tick + self.pause_ms;
     }
 
-    /// A peer has said that it makes the pop, which may take long. It is asked again at `again`, and
-    /// waited for from then on as if this core had not asked before.
+    /// A peer has said that it makes the pop, which may take long. The peer is asked again at
+    /// `again`, and waited for from then on as if this core had not asked before.
     pub fn rest_until(&mut self, again: Tick) {
         (self.since, self.again_at) = (again, again);
         (self.pause_ms, self.absences) = (0, 0);
