@@ -64,7 +64,7 @@ const JOURNAL_BUGS: [(Bug, u64); 7] = [
 ];
 
 /// Bugs that few seeds find, each with a seed that does.
-const RARE_BUGS: [(Bug, u64); 7] = [
+const RARE_BUGS: [(Bug, u64); 8] = [
     (Bug::SilentRankDelaysEachPop, 91_263),
     (Bug::NewHolderTellsNoFormerOnes, 858_518),
     (Bug::PreferredListNotTold, 1_008_610),
@@ -72,6 +72,7 @@ const RARE_BUGS: [(Bug, u64); 7] = [
     (Bug::CopyOfSiteOnlyPassedOn, 1_049_695),
     (Bug::PopsBeforeActionUntold, 508),
     (Bug::LetterCountsPopsOfTimer, 3_656),
+    (Bug::ReturningSiteAsksNoSite, 3_370),
 ];
 
 /// This simulator, as the kit drives it.
