@@ -65,7 +65,7 @@ const JOURNAL_BUGS: [(Bug, u64); 7] = [
 ];
 
 /// Bugs that few seeds find, each with a seed that does.
-const RARE_BUGS: [(Bug, u64); 12] = [
+const RARE_BUGS: [(Bug, u64); 13] = [
     (Bug::SilentRankDelaysEachPop, 91_263),
     (Bug::NewHolderTellsNoFormerOnes, 858_518),
     (Bug::PreferredListNotTold, 1_008_610),
@@ -78,6 +78,7 @@ const RARE_BUGS: [(Bug, u64); 12] = [
     (Bug::SiteBehindNotTold, 3_027_661),
     (Bug::VerdictAwaitedForEver, 4_002_925),
     (Bug::SilenceAtStartIsDeath, 68),
+    (Bug::ReturningSiteAsksNoSite, 3_370),
 ];
 
 /// This simulator, as the kit drives it.

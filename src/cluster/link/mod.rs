@@ -270,8 +270,8 @@ impl<P: Copy> Link<P> {
         Some(message)
     }
 
-    /// Takes the result of the oldest message that [`Link::next_message`] returned. `callback` is called
-    /// as in [`Link::received`]. Panics when no message is under way.
+    /// Takes the result of the oldest message that [`Link::next_message`] returned. `callback` is
+    /// called as in [`Link::received`]. Panics when no message is under way.
     pub fn answered(
         &mut self,
         now: MonoNs,
