@@ -247,3 +247,16 @@ fn of_the_deletes_of_a_tick_each_job_begins_as_many() {
         assert_eq!(orders.iter().filter(is_its).count(), DELETES_PER_TICK / 2, "{job}");
     }
 }
+
+#[test]
+fn a_delete_that_is_refused_each_time_is_tried_as_often_as_is_said() {
+    let mut world = World::new([5]);
+    let id = world.begin("a").expect("room");
+    let mut tried = 0;
+    world.run(|_, _| {
+        tried += 1;
+        Some(Refusal::NoReplica)
+    });
+    assert_eq!(tried, 1 + TRIES_MAX);
+    assert_eq!(numbers(&world.report(id)), (JobState::Done, [1, 0, 1]));
+}

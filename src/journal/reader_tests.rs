@@ -207,7 +207,8 @@ fn a_page_that_is_longer_than_what_was_read_is_asked_for_unless_the_file_ends_th
         if is_end {
             assert_eq!(found, Found::Nothing);
             let last = reader.block() - 1;
-            assert_eq!(reader.finish(None, 1).torn, [last..last + 1], "a write that was cut off");
+            let torn = reader.finish(None, 1).torn;
+            assert_eq!(torn.first(), Some(&(last..last + 1)), "a write that was cut off");
             continue;
         }
         let Found::More(length) = found else { panic!("{found:?}") };

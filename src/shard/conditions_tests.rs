@@ -563,3 +563,47 @@ fn a_write_with_a_condition_does_not_wait_for_ever_for_a_node_that_comes_and_goe
     let answers = &cluster.answers[..];
     assert!(matches!(answers, [Answer::Refused(Refusal::NoReplica)]), "{answers:?}");
 }
+
+#[test]
+fn what_is_not_known_for_certain_is_refused_unless_a_key_is() {
+    let mut cluster = settled(3);
+    let (now, id) = (cluster.now(), id_of_name("one"));
+    let asked = Asked {
+        from: FROM,
+        asked_at: now.mono.tick_floor(),
+        start: now.mono.tick_floor(),
+        target: target(id),
+        condition: Condition::Present,
+        definition: None,
+        action: None,
+        sequence: 0,
+        seen: None,
+        version: None,
+        decider: None,
+        refused: PeerSet::EMPTY,
+        tries: 0,
+    };
+    let latest = Latest::Unsure(Refusal::Unanswered);
+    let decided = cluster.shard(0).judge_latest(now, asked, latest, &mut Outbox::default());
+    assert_eq!(decided, Err(Refusal::Unanswered));
+}
+
+#[test]
+fn each_kind_of_decided_write_is_counted_as_such() {
+    let mut cluster = settled(1);
+    let id = id_of_name("one");
+    let counted = |cluster: &mut Cluster| {
+        let counters = cluster.shard(0).counters();
+        [counters.creates, counters.updates, counters.acted, counters.deletes]
+    };
+    assert!(is_done(&put(&mut cluster, 0, "one", Condition::Absent)));
+    assert_eq!(counted(&mut cluster), [1, 0, 0, 0]);
+    assert!(is_done(&put(&mut cluster, 0, "one", Condition::Present)));
+    assert_eq!(counted(&mut cluster), [1, 1, 0, 0]);
+    let (condition, action) = (Condition::Present, Some(TimerAction::Pause));
+    let pause = Conditional { target: target(id), condition, definition: None, action };
+    assert!(is_done(&cluster.ask(0, Request::Conditional(pause))));
+    assert_eq!(counted(&mut cluster), [1, 1, 1, 0]);
+    drop(cluster.ask(0, ask(id, Condition::Present, None)));
+    assert_eq!(counted(&mut cluster), [1, 1, 1, 1]);
+}

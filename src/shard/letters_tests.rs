@@ -279,6 +279,9 @@ fn a_letter_goes_to_its_uri_and_is_kept_if_that_fails() {
     let letter = attributes.letter.expect("one");
     assert!(letter.uri_failed && !letter.is_on_its_way);
     assert_eq!((letter.reason, letter.sequence), (GivenUp::Attempts, 1));
+    let keep_ms = cluster.shard(0).config.callbacks.dead_letters.keep_ms;
+    let is_of_second = letter.until_ms > letter.given_up_ms + keep_ms;
+    assert!(is_of_second, "it is kept from when its URI failed");
     // The server of the letters says that it is gone.
     cluster.outcome = |_, sequence| match sequence {
         1 => CallbackOutcome::Gone,
