@@ -25,8 +25,9 @@ pub const MEMBERS_FIRST: usize = 3;
 /// The place whose disk fills up, and the one whose wall clock is set.
 pub const FULL_PLACE: usize = 1;
 pub const CLOCK_PLACE: usize = 2;
-/// The size of the disk that fills up: room for two cores with a few segments each.
-const DISK_MIB: u64 = 420;
+/// The size of the disk that fills up: room for the four segments of each of two cores, and for two
+/// more. With less a node whose segments are all in use cannot make another one to empty them into.
+const DISK_MIB: u64 = 700;
 /// How long a node may take to start, or to stop in order.
 const PATIENCE: Duration = Duration::from_secs(60);
 
