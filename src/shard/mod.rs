@@ -15,6 +15,10 @@
 //!                             └─late─ HandedOver ◀──┘
 //!                                     wheel ──the next rank has popped──▶ Armed or Tombstone
 //!
+//! Ready, BackingOff ──given up, the dead letter is kept──▶ Parked ──replay──▶ Armed
+//!                                                          wheel
+//! any live state ──pause──▶ Paused ──resume──▶ Armed
+//!                           no list
 //! any state ──delete──▶ Tombstone ──due──▶ freed
 //!                       wheel
 //! ```

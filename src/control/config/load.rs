@@ -257,7 +257,7 @@ struct Lines<'a> {
 
 impl Lines<'_> {
     /// Returns file and line of a byte offset. Costs a scan of the text before `offset`. It is
-    /// called once per key of the table and once per problem told, so at most 109 scans of 1 MiB.
+    /// called once per key of the table and once per problem told: some hundred scans of 1 MiB.
     fn origin(&self, offset: usize) -> Origin {
         let before = &self.text.as_bytes()[..offset.min(self.text.len())];
         let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
