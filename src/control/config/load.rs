@@ -397,9 +397,10 @@ mod tests {
             "{told}"
         );
         assert!(told.contains("set [cluster] secret_file or tls"), "{told}");
-        let site = "[sites]\nlocal = 'x'\nremote = ['y=c:1']";
-        assert!(warnings(site).contains("is believed to be one"), "a site is a node as well");
         let files = "tls_ca = 'a'\ntls_cert = 'c'\ntls_key = 'k'\n";
+        let site = "[sites]\nlocal = 'x'\nremote = ['y=c:1']\n[cluster]\n";
+        let site = warnings(&format!("{site}{files}tls = 'accept-both'"));
+        assert!(site.contains("is believed to be one"), "a site is a node as well: {site}");
         let mixed = warnings(&format!("{nodes}{files}tls = 'accept-both'"));
         assert!(mixed.contains("is believed to be one"), "{mixed}");
         for proof in [format!("{files}tls = 'required'"), "secret_file = 's'".into()] {
