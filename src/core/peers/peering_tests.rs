@@ -9,7 +9,7 @@ use crate::base::time::{MonoNs, Now, TICK_NS, WallMs};
 use crate::cluster::view::{Membership, View};
 use crate::core::Core;
 use crate::core::mesh::mesh;
-use crate::core::peers::actions::{InboundId, PeerAction, STALE};
+use crate::core::peers::actions::{InboundId, PeerAction, PeerError, STALE};
 use crate::core::peers::hello::{Connected, Hello, HelloRefusal, Identity};
 use crate::shard::effects::{Answer, Dialect, Refusal, Reply, Request, Requester, Target};
 use crate::shard::{ShardConfig, Stock};
@@ -28,7 +28,6 @@ struct Network {
     connections: Vec<Connection>,
     /// Pairs of nodes between which nothing travels.
     cuts: Vec<(usize, usize)>,
-    /// Nodes that get no time.
     frozen: Vec<usize>,
     /// Counts accepted connections, so that the cores of a node accept by turns.
     accepting: usize,
@@ -271,29 +270,38 @@ impl Network {
                 // The bytes stay and go later, as with TCP.
                 continue;
             }
-            let is_asleep = |node: &usize| self.frozen.contains(node);
-            let [to_dialler, to_acceptor] = [is_asleep(&dialler.0), is_asleep(&acceptor.0)];
             let connection = &mut self.connections[at];
-            let take =
-                |is_asleep, bytes| if is_asleep { Vec::new() } else { std::mem::take(bytes) };
-            let to_dialler = take(to_dialler, &mut connection.to_dialler);
-            let to_acceptor = take(to_acceptor, &mut connection.to_acceptor);
+            let (mut to_dialler, mut to_acceptor) = (Vec::new(), Vec::new());
+            if !self.frozen.contains(&dialler.0) {
+                to_dialler.append(&mut connection.to_dialler);
+            }
+            if !self.frozen.contains(&acceptor.0) {
+                to_acceptor.append(&mut connection.to_acceptor);
+            }
             if !to_acceptor.is_empty() {
                 let now = self.now_of(acceptor.0);
                 let core = self.core(acceptor.0, acceptor.1);
-                core.inbound_received(now, acceptor.2, &to_acceptor).expect("frames");
+                if let Err(stale) = core.inbound_received(now, acceptor.2, &to_acceptor) {
+                    self.close_stale(at, &stale);
+                    continue;
+                }
             }
             if !to_dialler.is_empty() {
                 let now = self.now_of(dialler.0);
                 let core = self.core(dialler.0, dialler.1);
                 if let Err(stale) = core.peer_received(now, dialler.2, &to_dialler) {
-                    assert_eq!(stale.to_string(), STALE.to_string(), "frames");
-                    core.peer_lost(now, dialler.2);
-                    self.connections.swap_remove(at);
-                    self.core(acceptor.0, acceptor.1).inbound_closed(acceptor.2);
+                    self.close_stale(at, &stale);
                 }
             }
         }
+    }
+
+    fn close_stale(&mut self, at: usize, stale: &PeerError) {
+        assert_eq!(stale.to_string(), STALE.to_string(), "frames");
+        let Connection { dialler, acceptor, .. } = self.connections.swap_remove(at);
+        let now = self.now();
+        self.core(dialler.0, dialler.1).peer_lost(now, dialler.2);
+        self.core(acceptor.0, acceptor.1).inbound_closed(acceptor.2);
     }
 
     /// A client's POST. The reply comes into `replies`.
@@ -749,7 +757,6 @@ fn a_removed_member_is_closed_and_a_new_one_dialled() {
     assert_eq!(network.core(0, 0).inbounds_open(), 2);
 }
 
-/// Both pauses together are longer than the silence of a dead peer. None of them is.
 #[test]
 fn a_peer_that_spoke_while_this_core_got_no_time_is_not_dead() {
     let mut network = Network::new(&[1, 1]);
