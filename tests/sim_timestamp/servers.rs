@@ -569,13 +569,11 @@ impl World {
         }
     }
 
-    /// Checks at the end, when all is well, that exactly one server serves. An original goes on as a
-    /// master when another one has taken over: it takes no second look.
+    /// Checks at the end, when all is well, that exactly one server serves.
     pub fn one_serves(&self) -> Checked {
         let serving: Vec<usize> =
             (0..self.servers.len()).filter(|&at| self.servers[at].serves(self.now_ns)).collect();
-        let are_originals = serving.iter().all(|at| *at < self.options.originals);
-        if serving.len() == 1 || are_originals && !serving.is_empty() {
+        if serving.len() == 1 {
             return Ok(());
         }
         broken("S6", format!("{serving:?} serve at the end"))
