@@ -90,8 +90,8 @@ impl Shard {
         }
     }
 
-    /// Tells the other sites of a timer what one of them does not know, which has told of an earlier
-    /// write. It was told before, and lost that with a disk or a process.
+    /// Tells the other sites of a timer what one of them does not know, which has told of an
+    /// earlier write. It was told before, and lost that with a disk or a process.
     pub(super) fn tell_sites_back(&self, slot: Slot, outbox: &mut Outbox) {
         if is_planted(Bug::SiteBehindNotTold) {
             return;

@@ -9,7 +9,7 @@ use crate::base::time::{MonoNs, Now, TICK_NS, WallMs};
 use crate::cluster::view::{Membership, View};
 use crate::core::Core;
 use crate::core::mesh::mesh;
-use crate::core::peers::actions::{InboundId, PeerAction, STALE};
+use crate::core::peers::actions::{InboundId, PeerAction, PeerError, STALE};
 use crate::core::peers::hello::{Connected, Hello, HelloRefusal, Identity};
 use crate::shard::effects::{Answer, Dialect, Refusal, Reply, Request, Requester, Target};
 use crate::shard::{ShardConfig, Stock};
@@ -279,29 +279,38 @@ impl Network {
                 // The bytes stay and go later, as with TCP.
                 continue;
             }
-            let is_asleep = |node: &usize| self.frozen.contains(node);
-            let [to_dialler, to_acceptor] = [is_asleep(&dialler.0), is_asleep(&acceptor.0)];
             let connection = &mut self.connections[at];
-            let take =
-                |is_asleep, bytes| if is_asleep { Vec::new() } else { std::mem::take(bytes) };
-            let to_dialler = take(to_dialler, &mut connection.to_dialler);
-            let to_acceptor = take(to_acceptor, &mut connection.to_acceptor);
+            let (mut to_dialler, mut to_acceptor) = (Vec::new(), Vec::new());
+            if !self.frozen.contains(&dialler.0) {
+                to_dialler.append(&mut connection.to_dialler);
+            }
+            if !self.frozen.contains(&acceptor.0) {
+                to_acceptor.append(&mut connection.to_acceptor);
+            }
             if !to_acceptor.is_empty() {
                 let now = self.now_of(acceptor.0);
                 let core = self.core(acceptor.0, acceptor.1);
-                core.inbound_received(now, acceptor.2, &to_acceptor).expect("frames");
+                if let Err(stale) = core.inbound_received(now, acceptor.2, &to_acceptor) {
+                    self.close_stale(at, &stale);
+                    continue;
+                }
             }
             if !to_dialler.is_empty() {
                 let now = self.now_of(dialler.0);
                 let core = self.core(dialler.0, dialler.1);
                 if let Err(stale) = core.peer_received(now, dialler.2, &to_dialler) {
-                    assert_eq!(stale.to_string(), STALE.to_string(), "frames");
-                    core.peer_lost(now, dialler.2);
-                    self.connections.swap_remove(at);
-                    self.core(acceptor.0, acceptor.1).inbound_closed(acceptor.2);
+                    self.close_stale(at, &stale);
                 }
             }
         }
+    }
+
+    fn close_stale(&mut self, at: usize, stale: &PeerError) {
+        assert_eq!(stale.to_string(), STALE.to_string(), "frames");
+        let Connection { dialler, acceptor, .. } = self.connections.swap_remove(at);
+        let now = self.now();
+        self.core(dialler.0, dialler.1).peer_lost(now, dialler.2);
+        self.core(acceptor.0, acceptor.1).inbound_closed(acceptor.2);
     }
 
     /// A client's POST. The reply comes into `replies`.
@@ -780,70 +789,5 @@ fn a_connection_takes_the_place_of_the_one_that_stands() {
     assert_eq!(network.believed(core), [1, 0, 0]);
 }
 
-/// Both pauses together are longer than the silence of a dead peer. None of them is.
-#[test]
-fn a_peer_that_spoke_while_this_core_got_no_time_is_not_dead() {
-    let mut network = Network::new(&[1, 1]);
-    network.run(1_000);
-    for (node, ms) in [(1, 2_200), (0, 990)] {
-        network.frozen = vec![node];
-        network.run(ms);
-    }
-    network.frozen.clear();
-    network.deliver();
-    network.turn();
-    assert_eq!(network.believed(0), [0, 1, 0], "what it said is too old to be obeyed");
-    network.run(1_000);
-    assert_eq!(network.believed(0), [1, 0, 0], "dialled anew");
-}
-
-/// It reads its journal meanwhile.
-#[test]
-fn a_core_that_serves_long_after_it_was_made_takes_nobody_for_dead() {
-    let mut network = Network::new(&[1, 1]);
-    network.kill(1);
-    network.start(0, 1);
-    network.now_ms += 10_000;
-    let now = network.now();
-    network.core(0, 0).begin(now);
-    network.run(1);
-    assert_eq!(network.believed(0), [0, 1, 0], "suspected until it is heard");
-    network.run(ClusterLimits::default().dead_after_ms);
-    assert_eq!(network.believed(0), [0, 0, 1]);
-}
-
-/// Both nodes got no time. One goes on. If the other one is silent, it may have popped just before.
-#[test]
-fn a_machine_that_takes_dials_is_not_taken_for_a_node_that_has_gone() {
-    let limits = ClusterLimits::default();
-    for (what, least_ms) in [("gone", 0_u64), ("cut off", 0), ("silent", 8_000)] {
-        let mut network = Network::new(&[1, 1]);
-        network.run(100);
-        network.interval_ms = 5_000;
-        (0..20).for_each(|_| network.create(0, 0, 2, b""));
-        network.run(100);
-        network.frozen = vec![0, 1];
-        network.run(10_000);
-        network.frozen = vec![1];
-        match what {
-            "gone" => network.kill(1),
-            "cut off" => network.cuts.push((0, 1)),
-            _ => {}
-        }
-        network.run(least_ms.saturating_sub(1));
-        assert_eq!(network.core(0, 0).shard().in_flight(), 0, "{what}: asked first");
-        network.run(limits.dead_after_ms.max(least_ms) + 1_500 - least_ms);
-        assert_eq!(network.core(0, 0).shard().in_flight(), 20, "{what}");
-    }
-}
-
-#[test]
-fn a_node_alone_has_nothing_to_do() {
-    let mut network = Network::new(&[1]);
-    network.run(10);
-    assert_eq!(network.core(0, 0).next_wake(), None);
-    let mut actions = Vec::new();
-    let now = network.now();
-    network.core(0, 0).peers(now, &mut actions);
-    assert!(actions.is_empty());
-}
+#[path = "peering_silence_tests.rs"]
+mod silence;
