@@ -72,13 +72,22 @@ pub struct Witness {
     pub told: WallMs,
     /// When the other clock was asked. It told `told` at this instant or later.
     pub asked: MonoNs,
+    /// When the answer was here. It told `told` at this instant or earlier. An election of
+    /// `ZooKeeper` may lie between both.
+    pub heard: MonoNs,
 }
 
 impl Witness {
-    /// The latest time that the other clock can tell at `now`. A witness grows older with the
-    /// monotonic clock, so that an old time is never taken for the present.
-    pub fn at(&self, now: MonoNs) -> WallMs {
+    /// The latest time that the other clock can tell at `now`: what is later is not confirmed. A
+    /// witness grows older with the monotonic clock, so that an old time is never taken for the
+    /// present.
+    pub fn latest(&self, now: MonoNs) -> WallMs {
         WallMs(self.told.0.saturating_add(now.since_ns(self.asked) / MS))
+    }
+
+    /// The earliest time that the other clock can tell at `now`: it is at least as late.
+    pub fn earliest(&self, now: MonoNs) -> WallMs {
+        WallMs(self.told.0.saturating_add(now.since_ns(self.heard) / MS))
     }
 }
 
@@ -107,11 +116,11 @@ impl Clock {
     /// Begins with the wall clock. A wall clock ahead of the witness by more than `jump_max_ms` is
     /// refused, and the clock begins with the witness.
     pub fn start(now: Now, witness: Option<Witness>, jump_max_ms: u64) -> (Self, Seen) {
-        let witness = witness.map(|witness| witness.at(now.mono));
-        let ahead_ms = witness.map_or(0, |witness| now.wall.0.saturating_sub(witness.0));
+        let ahead_of = |witness: Witness| now.wall.0.saturating_sub(witness.latest(now.mono).0);
+        let ahead_ms = witness.map_or(0, ahead_of);
         let is_refused = ahead_ms > jump_max_ms && !is_planted(Bug::ClockJumpFollowed);
         let (wall, seen) = match witness {
-            Some(witness) if is_refused => (witness, Seen::RefusedMs(ahead_ms)),
+            Some(witness) if is_refused => (witness.earliest(now.mono), Seen::RefusedMs(ahead_ms)),
             _ => (now.wall, Seen::Agreed),
         };
         let wall_offset_ns = wall.0.saturating_mul(MS).wrapping_sub(now.mono.0);
@@ -131,7 +140,7 @@ impl Clock {
                 self.forward(now.mono, least_ns);
             } else {
                 // Wall clock and witness agree that it is at least as late as the witness tells.
-                let told = witness.map_or(WallMs(0), |witness| witness.at(now.mono));
+                let told = witness.map_or(WallMs(0), |witness| witness.earliest(now.mono));
                 self.forward(now.mono, told.0.saturating_mul(MS).min(least_ns));
                 return Seen::RefusedMs(step_ms);
             }
@@ -159,7 +168,7 @@ impl Clock {
         };
         let reaches = |ms: u64| now.wall.0 <= ms.saturating_add(self.jump_max_ms);
         step_ms <= self.jump_max_ms.saturating_add(believed_ms)
-            || witness.is_some_and(|witness| reaches(witness.at(now.mono).0))
+            || witness.is_some_and(|witness| reaches(witness.latest(now.mono).0))
             || is_planted(Bug::ClockJumpFollowed)
     }
 
@@ -213,7 +222,8 @@ mod tests {
     }
 
     fn witness(mono_ms: u64, told_ms: u64) -> Option<Witness> {
-        Some(Witness { told: WallMs(told_ms), asked: MonoNs(mono_ms * MS) })
+        let asked = MonoNs(mono_ms * MS);
+        Some(Witness { told: WallMs(told_ms), asked, heard: asked })
     }
 
     #[test]
@@ -276,11 +286,25 @@ mod tests {
     #[test]
     fn a_witness_grows_older() {
         let told = witness(1_000, 50_000).expect("one");
-        assert_eq!(told.at(MonoNs(1_000 * MS)), WallMs(50_000));
-        assert_eq!(told.at(MonoNs(61_999 * MS)), WallMs(110_999));
+        assert_eq!(told.latest(MonoNs(1_000 * MS)), WallMs(50_000));
+        assert_eq!(told.latest(MonoNs(61_999 * MS)), WallMs(110_999));
         let now = at(61_000, 110_000 + LIMIT_MS);
         let (clock, seen) = Clock::start(now, Some(told), LIMIT_MS);
         assert_eq!((clock.line().unix_ms(now.mono), seen), (now.wall.0, Seen::Agreed));
+    }
+
+    /// An election may hold up the answer. The time may have been told before it, or after it.
+    #[test]
+    fn what_a_late_answer_leaves_open_moves_no_clock_forward() {
+        let late = Witness { heard: MonoNs(31_000 * MS), ..witness(1_000, 50_000).expect("one") };
+        let now = at(32_000, 3_600_000);
+        assert_eq!(late.earliest(now.mono), WallMs(51_000));
+        assert_eq!(late.latest(now.mono), WallMs(81_000));
+        let (clock, seen) = Clock::start(now, Some(late), LIMIT_MS);
+        assert_eq!((clock.line().unix_ms(now.mono), seen), (51_000, Seen::RefusedMs(3_519_000)));
+        let mut clock = Clock::start(at(1_000, 20_000), None, LIMIT_MS).0;
+        assert!(matches!(clock.look(now, Some(late)), Seen::RefusedMs(_)));
+        assert_eq!(clock.line().unix_ms(now.mono), 51_000);
     }
 
     #[test]

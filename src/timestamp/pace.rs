@@ -87,7 +87,10 @@ mod tests {
     }
 
     fn begun(floor_ms: u64, witness_ms: Option<u64>) -> (Pace, Option<Seen>) {
-        let witness = witness_ms.map(|ms| Witness { told: WallMs(ms), asked: at(1_000, 0).mono });
+        let witness = witness_ms.map(|ms| {
+            let asked = at(1_000, 0).mono;
+            Witness { told: WallMs(ms), asked, heard: asked }
+        });
         let floor = Timestamp::of_unix_ms(floor_ms);
         let begin = Begin { floor, witness, clock_jump_max_ms: LIMIT_MS, window: WINDOW };
         Pace::begin(at(1_000, 50_000), begin)

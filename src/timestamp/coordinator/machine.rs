@@ -321,7 +321,7 @@ impl Coordinator {
             (Ask::ReadBound, Answer::Bound(stored)) => self.read(now, stored, effects),
             (Ask::ReadBound, Answer::NoBound) => self.bound_is_lost(now, effects),
             (Ask::WriteBound { bound, .. }, Answer::Written(at)) => {
-                self.witnessed(Witness { told: at, asked: sent });
+                self.witnessed(Witness { told: at, asked: sent, heard: now.mono });
                 self.written(now, bound, effects);
             }
             (Ask::WriteBound { .. }, Answer::Conflict) => self.conflict(effects),
@@ -468,7 +468,8 @@ impl Coordinator {
                 }
                 self.tell_master(None, effects);
                 let created = node.created;
-                self.witnessed(Witness { told: created, asked: self.create_sent });
+                let (asked, heard) = (self.create_sent, now.mono);
+                self.witnessed(Witness { told: created, asked, heard });
                 self.candidacy = Some(Candidacy { created, read: None, written: None });
                 self.go(NextAsk::Unregister);
             }
