@@ -101,10 +101,13 @@ fn a_lost_bound_waits_for_an_order() {
     let master = until("a server that misses its bound", START, || {
         servers.all.iter().position(|one| one.count("bounds_missing") > 0)
     });
-    let said = servers.all[master].process().logged();
+    let server = &mut servers.all[master];
+    let said = until("the log to say what was stored", START, || {
+        let said = server.process().logged();
+        said.contains("which this server stored last").then_some(said)
+    });
     assert!(said.contains(&format!("there is no {path}")), "{said}");
     assert!(said.contains(&format!("chronos timestamp init --zookeeper {}", shared())), "{said}");
-    assert!(said.contains("which this server stored last"), "{said}");
 
     // No server knows the bound any more, and no server guesses it.
     servers.all.iter_mut().for_each(Server::stop);

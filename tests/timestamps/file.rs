@@ -84,12 +84,16 @@ fn a_file_that_cannot_be_written() {
     });
     let stopped = Instant::now();
     assert!(server.count("store_errors") >= 1);
-    let said = server.process().logged();
-    assert!(said.contains("no timestamp is handed out until that works"), "{said}");
+    is_logged(&mut server, "no timestamp is handed out until that works");
     std::fs::rename(&away, &own).expect("renamed back");
     // Another store is tried every second.
     checker.await_reply(stopped, START);
     checker.finish();
+}
+
+/// Waits until the log says something: a thread of its own writes it.
+fn is_logged(server: &mut Server, words: &str) {
+    until(words, START, || server.process().logged().contains(words).then_some(()));
 }
 
 /// Runs a server on a file system of 16 pages, which only that server sees. The file system ends
@@ -125,8 +129,7 @@ fn a_full_disk() {
     assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
     until("timestamps to stop", START, || (server.status()?["serving"] == false).then_some(()));
     let stopped = Instant::now();
-    let said = server.process().logged();
-    assert!(said.contains("No space left on device"), "{said}");
+    is_logged(&mut server, "No space left on device");
     std::fs::remove_file(&filler).expect("there");
     checker.await_reply(stopped, START);
     checker.finish();
