@@ -5,7 +5,8 @@
 //! More than the usual seeds: `CHRONOS_SIM_SEEDS=5000` or `CHRONOS_SIM_MINUTES=10`. Other seeds:
 //! `CHRONOS_SIM_FIRST=1000`. One seed: `CHRONOS_SIM_SEED=7`. Seeds with a rare fault (see
 //! `rarities.rs`): `CHRONOS_SIM_RARITY=OldFiles`. Only seeds with disks: `CHRONOS_SIM_DISKS=1`;
-//! with disks of a kind: `CHRONOS_SIM_DISKS=Interval`, `Boots`, `Sites`. What nodes hold of one timer
+//! with disks of a kind: `CHRONOS_SIM_DISKS=Interval`, `Boots`, `Sites`. Which seeds find a planted
+//! bug: `CHRONOS_SIM_BUG=DoNotTellReplicasOfPop`. What nodes hold of one timer
 //! while a seed is replayed: `CHRONOS_SIM_WATCH=68c61740470022e2`, the id as the failure prints it.
 
 mod agreement;

@@ -27,7 +27,8 @@ impl Walk {
     /// Runs `usual` seeds from 0 on. The environment may ask for others: `CHRONOS_SIM_SEEDS` seeds,
     /// or as many as `CHRONOS_SIM_MINUTES` allow, from `CHRONOS_SIM_FIRST` on. Seeds that
     /// `is_wanted` refuses are left out. A good seed is passed to `report`. A seed that fails is
-    /// explained at once.
+    /// explained at once. With `CHRONOS_SIM_BUG` that bug is planted, and seeds that find it are told
+    /// in a line.
     pub fn run<S: Simulator>(
         usual: u64,
         is_wanted: impl Fn(&S::Options) -> bool,
@@ -38,6 +39,8 @@ impl Walk {
         let seeds = number("CHRONOS_SIM_SEEDS").unwrap_or(minutes.map_or(usual, |_| u64::MAX));
         let until = minutes.map(|minutes| walk.began + Duration::from_secs(60 * minutes));
         let first = number("CHRONOS_SIM_FIRST").unwrap_or(0);
+        let bug = std::env::var("CHRONOS_SIM_BUG").ok().and_then(|name| S::bug(&name));
+        S::plant(bug);
         for seed in first..first.saturating_add(seeds) {
             let is_late = until.is_some_and(|until| Instant::now() >= until);
             if is_late || walk.failed.len() >= FAILED_MAX {
@@ -52,6 +55,10 @@ impl Walk {
                     walk.virtual_ns += good.virtual_ns();
                     report(good);
                 }
+                Err(failure) if bug.is_some() => {
+                    eprintln!("seed {seed}: {}: {}", failure.by, failure.what);
+                    walk.failed.push((seed, failure.by));
+                }
                 Err(failure) => {
                     let story = S::draw(S::options(seed));
                     eprintln!("seed {seed}: {}", explain::<S>(seed, story, &failure));
@@ -59,6 +66,7 @@ impl Walk {
                 }
             }
         }
+        S::plant(None);
         walk
     }
 
