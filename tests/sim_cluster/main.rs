@@ -66,17 +66,15 @@ const JOURNAL_BUGS: [(Bug, u64); 7] = [
 ];
 
 /// Bugs that few seeds find, each with a seed that does.
-const RARE_BUGS: [(Bug, u64); 13] = [
+const RARE_BUGS: [(Bug, u64); 11] = [
     (Bug::SilentRankDelaysEachPop, 91_263),
     (Bug::NewHolderTellsNoFormerOnes, 858_518),
     (Bug::PreferredListNotTold, 1_008_610),
     (Bug::LastHolderStaysBehindTheDead, 724_595),
-    (Bug::CopyOfSiteOnlyPassedOn, 1_049_695),
     (Bug::PopsBeforeActionUntold, 508),
     (Bug::LetterCountsPopsOfTimer, 3_656),
     (Bug::StaleBytesAreNoSign, 1_072_524),
     (Bug::CallbackOfFormerHolderLost, 11_472),
-    (Bug::SiteBehindNotTold, 3_027_661),
     (Bug::VerdictAwaitedForEver, 4_002_925),
     (Bug::SilenceAtStartIsDeath, 68),
     (Bug::ReturningSiteAsksNoSite, 3_370),
