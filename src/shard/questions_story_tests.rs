@@ -55,21 +55,27 @@ fn a_woken_node_pops_nothing_that_others_have_changed() {
     }
 }
 
+/// Two nodes, of which the first rank of a timer got no time, and does not reach the other one.
+fn woken_apart(id: TimerId, repeat_for_s: u64) -> (Cluster, [usize; 2]) {
+    let mut cluster = Cluster::new(2, true);
+    let [first, second] = cluster.list(id)[..] else { panic!("two nodes") };
+    cluster.put(first, id, (10, repeat_for_s), 2);
+    cluster.run_until(3);
+    cluster.freeze(first);
+    cluster.run_until(9);
+    cluster.cuts.push((first, second));
+    cluster.thaw(first);
+    cluster.believe(first, second, Liveness::Suspect);
+    (cluster, [first, second])
+}
+
 /// The nodes that a woken core has to ask cannot be reached yet. The core waits until they can, or
 /// are dead by its own count.
 #[test]
 fn a_woken_node_waits_until_the_others_can_be_asked_or_are_dead() {
     for dies in [false, true] {
-        let mut cluster = Cluster::new(2, true);
         let id = TimerId(7);
-        let [first, second] = cluster.list(id)[..] else { panic!("two nodes") };
-        cluster.put(first, id, (10, 30), 2);
-        cluster.run_until(3);
-        cluster.freeze(first);
-        cluster.run_until(9);
-        cluster.cuts.push((first, second));
-        cluster.thaw(first);
-        cluster.believe(first, second, Liveness::Suspect);
+        let (mut cluster, [first, second]) = woken_apart(id, 30);
         let read = Request::Read(target(id, 2));
         assert_eq!(cluster.ask(first, read), Answer::Refused(Refusal::NoReplica));
         run_ms(&mut cluster, 11_500);
@@ -89,16 +95,7 @@ fn a_woken_node_waits_until_the_others_can_be_asked_or_are_dead() {
 #[test]
 fn a_woken_node_waits_longer_for_one_that_is_silent_than_for_one_that_has_gone() {
     for (is_listening, first_pop_ms) in [(false, 12_000), (true, 17_000)] {
-        let mut cluster = Cluster::new(2, true);
-        let id = TimerId(7);
-        let [first, second] = cluster.list(id)[..] else { panic!("two nodes") };
-        cluster.put(first, id, (10, 60), 2);
-        cluster.run_until(3);
-        cluster.freeze(first);
-        cluster.run_until(9);
-        cluster.cuts.push((first, second));
-        cluster.thaw(first);
-        cluster.believe(first, second, Liveness::Suspect);
+        let (mut cluster, [first, second]) = woken_apart(TimerId(7), 60);
         let peer = cluster.peer(first, second).expect("a member");
         cluster.shard(first).note_listening(peer, is_listening);
         for ms in (9_100..=20_000).step_by(100) {
