@@ -100,6 +100,25 @@ fn a_wall_clock_that_was_set_while_no_process_ran_makes_no_pop_of_moments_that_n
     }
 }
 
+/// While its node lacks a file, say, a pop waits for the moment after it and no longer. What was
+/// missed is made up for.
+#[test]
+fn what_a_node_lacks_costs_no_moment_of_a_calendar() {
+    let mut cluster = Cluster::new(1, true);
+    let id = follow(&mut cluster, EACH_TEN_SECONDS, 1);
+    cluster.outcome = |_, _| CallbackOutcome::Lacking;
+    let tried = pops(&mut cluster, 29_000).len();
+    assert!(tried > 3, "{tried}");
+    cluster.outcome = |_, _| CallbackOutcome::Delivered;
+    pops(&mut cluster, 61_000);
+    let counters = cluster.shard(0).counters();
+    assert_eq!((counters.failed, counters.missed), (0, 0));
+    let view = read(&mut cluster, id).expect("it goes on");
+    let cron = Attributes::read(&view.attributes).expect("attributes").cron.expect("a calendar");
+    assert_eq!((cron.done, counters.delivered), (6, 6), "each moment once");
+    cluster.audit();
+}
+
 #[test]
 fn the_last_moment_ends_the_timer() {
     let mut cluster = Cluster::new(1, true);

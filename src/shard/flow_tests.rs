@@ -91,6 +91,23 @@ fn a_rule_holds_for_all_spellings_of_a_host_together() {
 }
 
 #[test]
+fn an_attempt_that_this_node_lacks_something_for_takes_no_place_of_a_rule() {
+    for rule in [Rule { max_in_flight: Some(1), ..NONE }, RATE_10] {
+        let mut cluster = alone(5, (1, 1), rule);
+        cluster.outcome = |_, _| CallbackOutcome::Lacking;
+        cluster.pass_to(3_000);
+        assert!(!cluster.pops.is_empty() && cluster.shard(0).counters().without_means > 0);
+        cluster.audit();
+        cluster.outcome = |_, _| CallbackOutcome::Delivered;
+        cluster.pass_to(9_000);
+        let counters = cluster.shard(0).counters();
+        let ended = (counters.delivered, counters.failed, counters.given_up, counters.waiting);
+        assert_eq!(ended, (5, 0, 0, 0), "{rule:?}");
+        cluster.audit();
+    }
+}
+
+#[test]
 fn a_paused_destination_costs_nothing_and_goes_on_when_it_is_resumed() {
     let mut cluster = alone(300, (1, 1), PAUSED);
     cluster.pass_to(1_100);

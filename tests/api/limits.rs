@@ -50,6 +50,28 @@ fn timers() {
     });
 }
 
+/// Each pop of a calendar writes its timer anew, also where there is no room for another one.
+#[test]
+fn a_timer_of_the_calendar_goes_on_where_nothing_more_fits() {
+    let large = document("3600", None, "http://127.0.0.1:9/", &"x".repeat(50_000));
+    for (limit, body) in [
+        ("limits.timers_max", "timers_max = 4"),
+        ("limits.store_bytes_max", "store_bytes_max = 4194304"),
+    ] {
+        let node = Node::start(1, &format!("[limits]\n{body}\n"));
+        let sink = Sink::ok();
+        let http = format!(r#"{{"http":{{"uri":"{}","opaque":"x"}}}}"#, sink.uri("/tick"));
+        node.create(&format!(r#"{{"timing":{{"cron":"* * * * * *"}},"callback":{http}}}"#));
+        let mut client = node.client();
+        let _ = fill(&mut client, &large, limit, 100);
+        let before = sink.count();
+        let seen = sink.wait_for(before + 3);
+        let numbers: Vec<u64> = seen.iter().map(|pop| pop.sequence()).collect();
+        assert!(numbers.iter().copied().eq(1..=numbers.len() as u64), "{numbers:?}");
+        client.request("POST", "/timers", &large).assert_refusal(503, limit, "still full");
+    }
+}
+
 #[test]
 fn timers_of_a_node_are_shared_out_to_its_cores() {
     let node = Node::start(2, "[limits]\ntimers_max = 20\n");

@@ -1,21 +1,30 @@
 //! Bulk requests in a cluster: a result tells what the answer to a POST tells.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kit::runner::Story;
+use kit::noise;
+use kit::runner::{Story, disturbed};
 use serde_json::Value;
 
-use super::harness::{Cluster, PATIENCE, until};
+use super::harness::{Cluster, PATIENCE, Setup, until};
+use super::proxies::{Network, Way};
+use super::scaling::scale;
 use super::sink::Sink;
-use super::timers::{Order, QUIET, RANK_DELAY};
+use super::timers::{Order, QUIET, RANK_DELAY, STALLED};
 
-pub const STORIES: &[Story] = &[(
-    "what_a_bulk_request_is_told_survives_its_node",
-    what_a_bulk_request_is_told_survives_its_node,
-)];
+pub const STORIES: &[Story] = &[
+    (
+        "what_a_bulk_request_is_told_survives_its_node",
+        what_a_bulk_request_is_told_survives_its_node,
+    ),
+    ("a_bulk_request_goes_on_beside_a_frozen_node", beside_a_frozen_node),
+    ("a_bulk_request_goes_on_on_both_sides_of_a_split", in_a_split),
+    ("a_bulk_request_goes_on_while_nodes_join", while_nodes_join),
+];
 
 /// More than may be under way on a connection.
 const LINES: usize = 3_000;
@@ -23,8 +32,8 @@ const LINES: usize = 3_000;
 const BAD: usize = 1_234;
 
 /// The results of a body, in order.
-fn bulk(cluster: &Cluster, place: usize, body: String) -> Vec<Value> {
-    let mut stream = TcpStream::connect(cluster.address(place)).expect("the node accepts");
+pub fn bulk(node: SocketAddr, body: String) -> Vec<Value> {
+    let mut stream = TcpStream::connect(node).expect("the node accepts");
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
     let mut sends = stream.try_clone().expect("a socket");
     let sender = thread::spawn(move || {
@@ -55,7 +64,7 @@ fn what_a_bulk_request_is_told_survives_its_node() {
         .collect();
     lines[BAD] = "no timer".to_owned();
     let begun = Instant::now();
-    let results = bulk(&cluster, 0, lines.join("\n"));
+    let results = bulk(cluster.address(0), lines.join("\n"));
     assert_eq!(results.len(), LINES);
     for (at, result) in results.iter().enumerate() {
         match at {
@@ -77,4 +86,96 @@ fn what_a_bulk_request_is_told_survives_its_node() {
     let pops = sink.by_path();
     assert_eq!(pops.len(), LINES - 1, "each of them");
     assert_eq!(sink.pops().len(), LINES - 1, "and none twice");
+}
+
+/// Timers of bulk requests, and when they are due at the latest.
+struct Bulks {
+    sink: Sink,
+    begun: Instant,
+    due: Instant,
+    count: usize,
+}
+
+impl Bulks {
+    const ORDER: Order = Order { interval_ms: 12_000, pops: 1, factor: Some(2) };
+
+    fn new() -> Bulks {
+        let now = Instant::now();
+        Bulks { sink: Sink::ok(), begun: now, due: now, count: 0 }
+    }
+
+    /// Has a node make so many timers. Panics unless it says that it made each.
+    fn make(&mut self, node: SocketAddr, count: usize) {
+        let numbers = self.count..self.count + count;
+        let uri = |at: usize| self.sink.uri(&format!("/{at}"));
+        let lines: Vec<String> = numbers.map(|at| Self::ORDER.document(&uri(at), "x")).collect();
+        let results = bulk(node, lines.join("\n"));
+        assert_eq!(results.len(), count);
+        let is_made = |result: &Value| result["location"].is_string();
+        assert!(results.iter().all(is_made), "{:?}", results.iter().find(|one| !is_made(one)));
+        self.count += count;
+        self.due = Instant::now() + Duration::from_millis(Self::ORDER.interval_ms);
+    }
+
+    /// Panics unless each timer pops once.
+    fn judge(&self) {
+        until("all to pop", || (self.sink.by_path().len() >= self.count).then_some(()));
+        thread::sleep((self.due + QUIET).saturating_duration_since(Instant::now()));
+        let pops = self.sink.pops().len();
+        if pops > self.count && noise::since(self.begun) >= STALLED {
+            disturbed(format!("{pops} pops of {} timers", self.count));
+        }
+        assert_eq!((pops, self.sink.by_path().len()), (self.count, self.count), "each once");
+    }
+}
+
+/// Lines wait for the silent node until it is suspected, and then for the others alone.
+fn beside_a_frozen_node() {
+    let mut cluster = Cluster::running(&[0, 1, 2]);
+    cluster.await_alive(&[0, 1, 2]);
+    let mut bulks = Bulks::new();
+    cluster.freeze(2);
+    bulks.make(cluster.address(0), 1_500);
+    bulks.make(cluster.address(1), 500);
+    cluster.thaw(2);
+    bulks.judge();
+}
+
+fn in_a_split() {
+    let (mut cluster, network) = Network::around(Setup::default());
+    cluster.begin(&[0, 1, 2]);
+    cluster.await_alive(&[0, 1, 2]);
+    let mut bulks = Bulks::new();
+    network.set_around(0, Way::Cut);
+    bulks.make(cluster.address(0), 500);
+    bulks.make(cluster.address(1), 500);
+    network.set_around(0, Way::Open);
+    cluster.await_alive(&[0, 1, 2]);
+    bulks.judge();
+}
+
+fn while_nodes_join() {
+    let mut cluster = Cluster::running(&[0, 1]);
+    let mut bulks = Bulks::new();
+    let nodes = [cluster.address(0), cluster.address(1)];
+    thread::scope(|scope| {
+        let bulks = &mut bulks;
+        let (is_over, over) = channel::<()>();
+        let making = scope.spawn(move || {
+            for node in nodes.into_iter().cycle() {
+                bulks.make(node, 100);
+                // The other end is gone when the nodes have joined.
+                if over.recv_timeout(Duration::from_millis(50))
+                    == Err(RecvTimeoutError::Disconnected)
+                {
+                    break;
+                }
+            }
+        });
+        scale(&mut cluster, &[0, 1], &[2, 3], &[]);
+        drop(is_over);
+        making.join().expect("no panic");
+    });
+    bulks.make(cluster.address(3), 100);
+    bulks.judge();
 }

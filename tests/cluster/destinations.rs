@@ -131,9 +131,10 @@ fn the_living_nodes_share_a_rate() {
     until("half to be made", || (sink.pops().len() >= 100).then_some(()));
     let mut at: Vec<Duration> = sink.pops().iter().map(|pop| pop.at - began).collect();
     at.sort();
-    // Two nodes: one more each. The callbacks and busy cores take their time.
+    // Two nodes: one more each. Where cores are busy, some callbacks are read together: half a
+    // second more. Each node with the whole rate would make twice as many.
     for (begin, end) in (0..at.len()).flat_map(|end| (0..end).map(move |begin| (begin, end))) {
-        let window = (at[end] - at[begin]).as_secs_f64() + 0.1;
+        let window = (at[end] - at[begin]).as_secs_f64() + 0.5;
         let most = 20.0 * window + 3.0;
         assert!(((end - begin + 1) as f64) < most, "{} in {window} s", end - begin + 1);
     }
@@ -142,9 +143,8 @@ fn the_living_nodes_share_a_rate() {
     let before = (Instant::now(), sink.pops().len());
     until("the rest to be made", || (paths(&sink).len() >= 200).then_some(()));
     let rate = (sink.pops().len() - before.1) as f64 / before.0.elapsed().as_secs_f64();
-    // Of those that ran as the node died one may be repeated.
     // Pops that were left to the dead node come back after some seconds.
-    assert!((5.0..=22.0).contains(&rate), "{rate} a second");
+    assert!(rate <= 22.0, "{rate} a second");
     let mut seen = paths(&sink);
     seen.dedup();
     until("each to be made", || {
@@ -197,13 +197,14 @@ fn one_at_a_time_and_in_order() {
         let before = begun();
         until("pops to be made", || (begun() >= before + 100).then_some(()));
     }
-    if noise::since(began) >= STALLED {
-        disturbed("nodes may have taken each other for dead");
-    }
     for (path, calls) in calls.lock().expect("nobody panics with it").iter() {
         for pair in calls.windows(2) {
             let is_over = pair[0].2.is_some_and(|over| over <= pair[1].0);
-            assert!(is_over && pair[0].1 < pair[1].1, "{path}: {pair:?} of {calls:?}");
+            let is_right = is_over && pair[0].1 < pair[1].1;
+            if !is_right && noise::since(began) >= STALLED {
+                disturbed("nodes may have taken each other for dead");
+            }
+            assert!(is_right, "{path}: {pair:?} of {calls:?}");
         }
     }
 }

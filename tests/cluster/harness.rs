@@ -480,11 +480,19 @@ impl Cluster {
         });
     }
 
-    /// Sends one request to a node. Panics if the node does not answer.
+    /// Sends one request to a node. Panics if the node does not answer. What may be said twice is
+    /// said again while the node answers 503, as it does on a busy machine where another node is
+    /// slow for a moment.
     pub fn request(&self, place: usize, method: &str, path: &str, body: &str) -> Answer {
-        request(self.binds[place], method, path, body).unwrap_or_else(|error| {
-            panic!("{method} {path} to node {}: {error}\n{}", place + 1, self.logged(place))
-        })
+        let ask = || {
+            request(self.binds[place], method, path, body).unwrap_or_else(|error| {
+                panic!("{method} {path} to node {}: {error}\n{}", place + 1, self.logged(place))
+            })
+        };
+        match method {
+            "POST" => ask(),
+            _ => until("an answer", || Some(ask()).filter(|answer| answer.status != 503)),
+        }
     }
 }
 

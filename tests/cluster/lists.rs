@@ -9,6 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::harness::{Cluster, Setup, until};
+use super::proxies::{Network, Way};
 use super::scaling::scale;
 use super::timers::Order;
 
@@ -17,6 +18,8 @@ pub const STORIES: &[Story] = &[
     ("a_list_outlives_a_death_and_says_what_it_lacks", a_list_outlives_a_death),
     ("timers_that_move_between_pages_are_seen_once", timers_that_move_are_seen_once),
     ("a_job_deletes_timers_on_all_nodes_and_ends_with_its_node", a_job_is_of_the_cluster),
+    ("a_job_in_a_split_says_so_and_its_deletes_reach_the_others", a_job_in_a_split),
+    ("counts_are_exact_when_nodes_have_joined_and_left", counts_while_nodes_join),
 ];
 
 /// A token, and its SHA-256.
@@ -30,16 +33,21 @@ struct Listed {
 
 impl Listed {
     fn running(places: &[usize]) -> Listed {
+        Listed::of(places, |setup| (Cluster::with(setup), ())).0
+    }
+
+    /// Starts these places of a cluster that `make` makes. Returns what it makes beside.
+    fn of<T>(places: &[usize], make: impl FnOnce(Setup) -> (Cluster, T)) -> (Listed, T) {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("tokens");
         std::fs::write(&file, format!("all client {}\n", TOKEN.1)).expect("written");
         let permissions = std::fs::Permissions::from_mode(0o600);
         std::fs::set_permissions(&file, permissions).expect("its own file");
         let local = format!("\n[auth]\ntokens_file = {}\n", file.display());
-        let mut cluster = Cluster::with(Setup { local, ..Setup::default() });
+        let (mut cluster, beside) = make(Setup { local, ..Setup::default() });
         cluster.begin(places);
         cluster.await_alive(places);
-        Listed { cluster, _folder: folder }
+        (Listed { cluster, _folder: folder }, beside)
     }
 
     fn ask(&self, place: usize, method: &str, path: &str, body: &str) -> Answer {
@@ -223,4 +231,47 @@ fn a_job_is_of_the_cluster() {
         listed.page(0, "limit=1").get("incomplete").is_none().then_some(())
     });
     assert!(listed.all(2, "limit=1000", |_, _| {}).is_empty());
+}
+
+fn a_job_in_a_split() {
+    let (mut listed, network) = Listed::of(&THREE, Network::around);
+    let made = listed.create(&THREE, 120, 2);
+    network.set_around(0, Way::Cut);
+    listed.cluster.await_dead(&[1, 2], 0);
+    let path = order(&listed, 1, "host=127.0.0.1:9");
+    let told = until("the job to end", || {
+        Some(job(&listed, 2, &path)).filter(|told| told["state"] != "running")
+    });
+    // One of these two holds each timer.
+    assert_eq!((&told["deleted"], &told["failed"]), (&made.len().into(), &0.into()), "{told}");
+    assert_eq!(told["complete"], false, "{told}");
+    assert!(!listed.all(0, "limit=1000", |_, _| {}).is_empty(), "it has heard of nothing");
+    network.set_around(0, Way::Open);
+    listed.cluster.await_alive(&THREE);
+    until("the deletes to arrive", || {
+        listed.all(0, "limit=1000", |_, _| {}).is_empty().then_some(())
+    });
+    assert!(listed.all(1, "limit=1000", |_, _| {}).is_empty(), "nothing came back");
+}
+
+fn counts_while_nodes_join() {
+    let mut listed = Listed::running(&[0, 1]);
+    let made = listed.create(&[0, 1], 120, 2).len() + listed.create(&[0, 1], 60, 1).len();
+    let assert_counts = |listed: &Listed, places: &[usize]| {
+        for place in places {
+            let is_exact = || {
+                let answer = listed.ask(*place, "GET", "/timers/count", "");
+                let told: Value = serde_json::from_str(&answer.body).expect("JSON");
+                let numbers = [&told["timers"], &told["by-host"]["127.0.0.1:9"]];
+                let all = numbers.iter().all(|number| **number == made);
+                (told.get("incomplete").is_none() && all).then_some(())
+            };
+            until(&format!("node {} to count {made}", place + 1), is_exact);
+        }
+    };
+    assert_counts(&listed, &[0, 1]);
+    scale(&mut listed.cluster, &[0, 1], &[2, 3], &[]);
+    assert_counts(&listed, &[0, 1, 2, 3]);
+    scale(&mut listed.cluster, &[2, 3], &[], &[0, 1]);
+    assert_counts(&listed, &[2, 3]);
 }

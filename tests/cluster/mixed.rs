@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use kit::client::request_with;
 use kit::runner::{Story, disturbed};
 use serde_json::{Value, json};
 
+use super::bulk::bulk;
 use super::harness::{Cluster, PATIENCE, Setup, until};
 use super::original::{Message, Original, ask_from, page_target};
 use super::placement;
@@ -21,6 +23,7 @@ pub const STORIES: &[Story] = &[
     ("timers_are_read_from_an_original_node_at_start", timers_are_read_from_it_at_start),
     ("an_original_node_that_leaves_hands_its_timers_over", one_that_leaves_hands_over),
     ("strangers_are_refused_by_the_internal_api", strangers_are_refused),
+    ("what_an_original_does_not_know_goes_on_beside_it", what_it_does_not_know_goes_on),
 ];
 
 const OURS: usize = 0;
@@ -444,4 +447,60 @@ fn strangers_are_refused() {
     let by_path = sink.by_path();
     assert_eq!(by_path["/stranger"].len(), 2, "from the member, not from the stranger");
     assert_eq!(by_path["/public"].len(), 1);
+}
+
+/// A bulk request makes timers that the original is told of. Lists and counts say that it was not
+/// asked, a rule holds for the pops of this node, and what a job deletes the original is told to
+/// end.
+fn what_it_does_not_know_goes_on() {
+    const TIMERS: usize = 20;
+    let (cluster, original) = mixed();
+    let sink = Sink::ok();
+    let host = sink.address.to_string();
+    let order = |method: &str, path: &str, body: &str| -> (u16, Value) {
+        let headers = "X-Chronos-Order: 1\r\n";
+        let answer = request_with(cluster.admin(OURS), method, path, headers, body);
+        let answer = answer.expect("an answer");
+        (answer.status, serde_json::from_str(&answer.body).unwrap_or_default())
+    };
+    let rule = format!("/destinations/{host}");
+    assert_eq!(order("PUT", &rule, r#"{"paused":true}"#).0, 200);
+    let far = Order::once(3_600_000).factor(2).document(&sink.uri("/far"), "x");
+    let told = bulk(cluster.address(OURS), vec![far; TIMERS].join("\n"));
+    assert!(told.iter().all(|result| result["location"].is_string()), "{told:?}");
+    assert_eq!(original.messages("PUT").len(), TIMERS, "told before the lines are answered");
+    // A timer that this node pops first, which is due at once.
+    let id = id_with_primary(&cluster, OURS, 0x0123_4567_89ab_0001);
+    let near = Order::once(0).factor(2).document(&sink.uri("/near"), "x");
+    cluster.request(OURS, "PUT", &format!("/timers/{id:016x}-2"), &near).location();
+
+    let name = &cluster.names[ITS];
+    let says_so = |told: &Value| {
+        let sentence = told["incomplete"][0].as_str().unwrap_or_default();
+        assert!(sentence.starts_with(name.as_str()) && sentence.contains("original"), "{told}");
+    };
+    let (_, page) = order("GET", "/timers?limit=100", "");
+    says_so(&page);
+    assert_eq!(page["timers"].as_array().map(Vec::len), Some(TIMERS + 1), "{page}");
+    let (_, counts) = order("GET", "/timers/count", "");
+    says_so(&counts);
+    assert!(counts["timers"].as_u64() <= Some(TIMERS as u64 + 1), "{counts}");
+    assert_eq!(sink.pops().len(), 0, "the rule holds");
+    assert_eq!(order("DELETE", &rule, "").0, 200);
+    until("the pop that waited", || (sink.pops().len() == 1).then_some(()));
+
+    original.forget();
+    let (status, job) = order("DELETE", &format!("/timers?host={host}"), "");
+    assert_eq!(status, 202, "{job}");
+    let path = format!("/jobs/{}", job["id"].as_str().expect("text"));
+    let ended = until("the job to end", || {
+        let (_, told) = order("GET", &path, "");
+        (told["state"] == "done").then_some(told)
+    });
+    assert_eq!((&ended["deleted"], &ended["complete"]), (&TIMERS.into(), &false.into()), "{ended}");
+    let tombstones = original.wait_for("PUT", TIMERS, PATIENCE);
+    let is_end = |message: &&Message| message.body["callback"]["http"]["uri"] == "";
+    let ends: BTreeSet<u64> =
+        tombstones.iter().filter(is_end).map(|message| id_in(&message.target)).collect();
+    assert!(ends.len() >= TIMERS, "{tombstones:?}");
 }

@@ -1,15 +1,21 @@
 //! Backups of a node that runs, and starts on them.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
 
+use kit::client::request;
+use kit::mounts::Mount;
 use kit::runner::Story;
 
-use super::harness::Node;
+use super::harness::{Node, body};
 use super::restarts::{create_some, look};
 
 pub const STORIES: &[Story] = &[
     ("a_backup_right_after_a_start_has_what_was_read", after_start),
     ("a_backup_has_all_that_was_answered_before", while_it_runs),
+    ("a_backup_is_made_beside_a_flood_of_requests", beside_a_flood),
+    ("a_backup_to_a_disk_that_fails_says_so", to_a_failing_disk),
 ];
 
 /// Ends the node and starts it on a backup.
@@ -57,4 +63,64 @@ fn while_it_runs() {
     node.shards = 3;
     restore(&mut node, &backup);
     look(&node, &paths, &[7]);
+}
+
+/// Ends what goes on beside a test, also when the test fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+fn beside_a_flood() {
+    let mut node = Node::alone();
+    node.shards = 2;
+    node.start();
+    let paths = create_some(&node, 30);
+    let backup = node.folder().join("backup");
+    let is_over = AtomicBool::new(false);
+    let text = body("http://127.0.0.1:9/x", 3_600_000, 1, "flood", 1);
+    let address = node.address;
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !is_over.load(SeqCst) {
+                    let answer = request(address, "POST", "/timers", &text).expect("it runs");
+                    assert_eq!(answer.status, 200, "{answer:?}");
+                }
+            });
+        }
+        let _over = Over(&is_over);
+        for turn in 0..3 {
+            let more = create_some(&node, 5);
+            let backup = backup.with_extension(turn.to_string());
+            let (status, said) = node.back_up(&backup);
+            assert!(status.success(), "{said}");
+            look(&node, &more, &[]);
+        }
+    });
+    restore(&mut node, &backup.with_extension("0"));
+    look(&node, &paths, &[]);
+}
+
+fn to_a_failing_disk() {
+    let mut mount = Mount::ext4(64);
+    let mut node = Node::alone();
+    node.start();
+    let paths = create_some(&node, 30);
+    mount.cut_power();
+    let (status, said) = node.back_up(&mount.path.join("backup"));
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("backup"), "{said}");
+    // The node goes on, and another disk takes one.
+    let more = create_some(&node, 1);
+    let backup = node.folder().join("backup");
+    let (status, said) = node.back_up(&backup);
+    assert!(status.success(), "{said}");
+    restore(&mut node, &backup);
+    look(&node, &paths, &[]);
+    look(&node, &more, &[]);
+    mount.come_back();
 }

@@ -10,6 +10,7 @@ use kit::runner::Story;
 use kit::until::{PATIENCE, until};
 
 use super::client::Client;
+use super::full_disk::bulk;
 use super::harness::{Node, body, turns};
 use super::judge::Outage;
 use super::kills::{await_judgement, await_load};
@@ -18,6 +19,7 @@ use super::sink::Sink;
 
 pub const STORIES: &[Story] = &[
     ("power_loss_under_load", power_loss),
+    ("what_a_bulk_request_is_told_survives_a_loss_of_power", power_loss_after_bulk),
     ("a_full_disk_refuses_writes_and_goes_on_when_there_is_room", full),
     ("a_disk_that_stalls_refuses_writes_and_nothing_else", stalled),
     ("a_directory_in_memory_works", in_memory),
@@ -53,6 +55,29 @@ fn power_loss() {
     await_load(&load);
     await_judgement("power loss", &load.end(), &sink, &outages, Duration::from_secs(1));
     assert_eq!(node.metric("chronos_journal_damaged"), Some(0), "{}", node.log());
+    node.kill();
+}
+
+/// The answer to a line tells that its timer is on the disk.
+fn power_loss_after_bulk() {
+    const LINES: usize = 3_000;
+    let mut mount = Mount::ext4(1_200);
+    let mut node = Node::alone();
+    node.data = mount.path.join("data");
+    node.start();
+    let line = body("http://127.0.0.1:9/x", 3_600_000, 1, "x", 1);
+    let told = bulk(&node, &line, LINES);
+    mount.cut_power();
+    assert_eq!(told.len(), LINES);
+    // A write ends the node, if none was under way.
+    let _ = request(node.address, "POST", "/timers", &line);
+    node.await_end();
+    mount.come_back();
+    node.start();
+    for result in told {
+        let path = result["location"].as_str().expect("made").to_owned();
+        assert_eq!(node.request("GET", &path, "").status, 200, "{path}");
+    }
     node.kill();
 }
 

@@ -155,7 +155,7 @@ fn all_hold(nodes: &[Node], paths: &[String]) {
 }
 
 /// The results of a bulk request.
-fn bulk(node: &Node, line: &str, count: usize) -> Vec<Value> {
+pub fn bulk(node: &Node, line: &str, count: usize) -> Vec<Value> {
     let body = format!("{line}\n").repeat(count);
     let mut stream = TcpStream::connect(node.address).expect("the node accepts");
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
@@ -164,9 +164,11 @@ fn bulk(node: &Node, line: &str, count: usize) -> Vec<Value> {
         "POST /timers/bulk HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
          Content-Length: {length}\r\n\r\n"
     );
-    stream.write_all(format!("{head}{body}").as_bytes()).expect("the node takes it");
+    let mut sends = stream.try_clone().expect("a socket");
+    let sender = thread::spawn(move || sends.write_all(format!("{head}{body}").as_bytes()));
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("the node answers");
+    sender.join().expect("no panic").expect("the node takes it");
     let lines = answer.lines().filter(|line| line.starts_with('{'));
     lines.map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
