@@ -126,7 +126,7 @@ impl AdminClient {
     }
 
     /// Sends a request to `host:port` or `https://host:port` and returns the JSON document of an
-    /// answer 200.
+    /// answer 200 or 202.
     pub(super) fn ask(&self, admin: &str, request: AdminRequest<'_>) -> Result<Value, AdminError> {
         let answer = self.send(admin, request, request.body.as_bytes(), &[], false)?;
         Ok(answer.document()?)

@@ -33,10 +33,10 @@ Exit codes:
     0  the backup is there, whole
     1  there is none: the node does not run or has no journal, the directory is not empty, no room
     2  wrong command line";
-/// How long a backup may take: it copies bytes to another file system.
-const PATIENCE: Duration = Duration::from_secs(24 * 3_600);
+/// How long the node may take for an answer. It waits until the backup has begun.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Pause between two looks whether the backup is there.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 /// Copy the journal of a running node to a new directory
@@ -88,28 +88,44 @@ pub(super) fn run(flags: &BackupFlags) -> u8 {
     }
 }
 
-/// Asks, and shows meanwhile that the node is at work.
+/// Orders a backup, waits until it is over, and shows meanwhile how far it is.
 fn watched(client: &AdminClient, admin: &str, directory: &Path) -> Result<Value, AdminError> {
     let progress = Progress::begin("backup");
     let begun = Instant::now();
-    std::thread::scope(|scope| {
-        let client = client.clone();
-        let asking = scope.spawn(move || ask(&client, admin, directory));
-        while !asking.is_finished() {
-            std::thread::sleep(LOOK_EVERY);
-            let passed_s = begun.elapsed().as_secs();
-            progress.show(0, 0, &format!("the node has been writing for {passed_s} s"));
+    let order = json!({ "directory": directory }).to_string();
+    let mut told = ask(client, admin, ("POST", &order))?;
+    loop {
+        let number = |name: &str| told[name].as_u64().unwrap_or(0);
+        let is_ours = told["directory"].as_str().map(Path::new) == Some(directory);
+        match needed(admin, 200, &told, "state")?.as_str() {
+            _ if !is_ours => {
+                let why = "the node knows of a later backup only; look whether this one is there";
+                return Err(AdminError::Strange(why.to_owned()));
+            }
+            Some("done") => {
+                needed(admin, 200, &told, "segments")?;
+                return Ok(told);
+            }
+            Some("running") => {
+                let passed_s = begun.elapsed().as_secs();
+                let text = format!("the node has been writing for {passed_s} s");
+                progress.show(number("bytes"), number("bytes-total"), &text);
+            }
+            _ => {
+                let why = told["error"].as_str().unwrap_or("the node does not say why");
+                return Err(AdminError::Strange(why.to_owned()));
+            }
         }
-        asking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+        std::thread::sleep(LOOK_EVERY);
+        told = ask(client, admin, ("GET", ""))?;
+    }
 }
 
-fn ask(client: &AdminClient, admin: &str, directory: &Path) -> Result<Value, AdminError> {
-    let body = json!({ "directory": directory }).to_string();
-    let (method, path, patience, answer_bytes_max) =
-        ("POST", "/backup", PATIENCE, ANSWER_BYTES_MAX);
-    let made = client
-        .ask(admin, AdminRequest { method, path, body: &body, patience, answer_bytes_max })?;
-    needed(admin, 200, &made, "segments")?;
-    Ok(made)
+fn ask(
+    client: &AdminClient,
+    admin: &str,
+    (method, body): (&str, &str),
+) -> Result<Value, AdminError> {
+    let (path, patience, answer_bytes_max) = ("/backup", PATIENCE, ANSWER_BYTES_MAX);
+    client.ask(admin, AdminRequest { method, path, body, patience, answer_bytes_max })
 }

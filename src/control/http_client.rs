@@ -132,10 +132,10 @@ impl HttpAnswer {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// Returns the JSON document of an answer with status 200. Any other status is
-    /// [`HttpError::Refused`].
+    /// Returns the JSON document of an answer with status 200, or 202: what was ordered has begun.
+    /// Any other status is [`HttpError::Refused`].
     pub(crate) fn document<T: DeserializeOwned>(&self) -> Result<T, HttpError> {
-        if self.status == 200 {
+        if matches!(self.status, 200 | 202) {
             return Ok(serde_json::from_slice(&self.body)?);
         }
         let text = match String::from_utf8_lossy(&self.body).trim() {

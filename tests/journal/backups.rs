@@ -8,7 +8,8 @@ use kit::client::request;
 use kit::mounts::Mount;
 use kit::runner::Story;
 
-use super::harness::{Node, body};
+use super::full_disk::bulk;
+use super::harness::{Node, back_up, body};
 use super::restarts::{create_some, look};
 
 pub const STORIES: &[Story] = &[
@@ -16,6 +17,7 @@ pub const STORIES: &[Story] = &[
     ("a_backup_has_all_that_was_answered_before", while_it_runs),
     ("a_backup_is_made_beside_a_flood_of_requests", beside_a_flood),
     ("a_backup_to_a_disk_that_fails_says_so", to_a_failing_disk),
+    ("a_backup_to_a_disk_that_does_not_answer_holds_up_no_write", to_a_stalled_disk),
 ];
 
 /// Ends the node and starts it on a backup.
@@ -123,4 +125,37 @@ fn to_a_failing_disk() {
     look(&node, &paths, &[]);
     look(&node, &more, &[]);
     mount.come_back();
+}
+
+/// More than the segments that are there: the one that is filled, and those made ahead.
+const SEGMENTS: usize = 4;
+
+fn to_a_stalled_disk() {
+    let mount = Mount::ext4(900);
+    let mut node = Node::alone();
+    // A busy machine makes no disk one that does not answer.
+    node.lines = "[journal]\nstall_ms = 60000\n".to_owned();
+    node.start();
+    let paths = create_some(&node, 30);
+    let frozen = mount.freeze();
+    let admin = node.admin();
+    let backup = mount.path.join("backup");
+    let made = thread::spawn(move || back_up(admin, &backup));
+    let large = body("http://127.0.0.1:9/x", 3_600_000, 1, &"x".repeat(60_000), 1);
+    let before = node.segments(0).len();
+    while node.segments(0).len() < before + SEGMENTS {
+        let told = bulk(&node, &large, 200);
+        assert!(told.iter().all(|result| result["location"].is_string()), "{told:?}");
+    }
+    if made.is_finished() {
+        panic!("it does not wait for the disk: {:?}", made.join());
+    }
+    let (status, said) = node.back_up(&node.folder().join("other"));
+    assert!(!status.success() && said.contains("another backup"), "{said}");
+    drop(frozen);
+    let (status, said) = made.join().expect("no panic");
+    assert!(status.success(), "{said}");
+    restore(&mut node, &mount.path.join("backup"));
+    look(&node, &paths, &[]);
+    node.kill();
 }

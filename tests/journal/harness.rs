@@ -214,12 +214,7 @@ impl Node {
 
     /// Has a backup made, and returns how the command ended and what it said.
     pub fn back_up(&self, to: &Path) -> (ExitStatus, String) {
-        let binary = env!("CARGO_BIN_EXE_chronos");
-        let admin = self.admin.to_string();
-        let done = command(binary).args(["backup", "--admin", &admin]).arg(to).output_tied();
-        let done = done.expect("the binary runs");
-        let said = [done.stdout, done.stderr].concat();
-        (done.status, String::from_utf8_lossy(&said).into_owned())
+        back_up(self.admin, to)
     }
 
     /// Returns the sum of a metric over the cores; `None` if the node does not answer.
@@ -249,7 +244,8 @@ impl Node {
             paths.sort();
             paths
         };
-        let is_generation = |path: &PathBuf| path.is_dir();
+        // A snapshot for a backup stands beside them.
+        let is_generation = |path: &PathBuf| path.is_dir() && !path.ends_with("snapshot");
         let newest = listed(&self.data).into_iter().rfind(is_generation).expect("a generation");
         let is_segment =
             |path: &PathBuf| path.extension().is_some_and(|extension| extension == "segment");
@@ -271,4 +267,14 @@ pub fn body(uri: &str, interval_ms: u64, repeats: u64, opaque: &str, factor: usi
 pub fn turns(usual: usize) -> usize {
     let mut words = std::env::args().skip_while(|word| word != "--turns").skip(1);
     words.next().map_or(usual, |word| word.parse().expect("--turns takes a number"))
+}
+
+/// Makes a backup of the node with this admin API. Returns how the command ended, and what it said.
+pub fn back_up(admin: SocketAddr, to: &Path) -> (ExitStatus, String) {
+    let binary = env!("CARGO_BIN_EXE_chronos");
+    let admin = admin.to_string();
+    let done = command(binary).args(["backup", "--admin", &admin]).arg(to).output_tied();
+    let done = done.expect("the binary runs");
+    let said = [done.stdout, done.stderr].concat();
+    (done.status, String::from_utf8_lossy(&said).into_owned())
 }

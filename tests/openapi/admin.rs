@@ -118,7 +118,12 @@ pub fn figures(contract: &Contract) {
     let backup = contract.example("backup", &[]);
     let made = folder.path().join("backup");
     let order = backup.clone().body(&serde_json::json!({ "directory": made }).to_string());
-    contract.expect(node.admin, &order, 200);
+    let last = contract.example("lastBackup", &[]);
+    contract.refused(node.admin, &last, 404);
+    contract.expect(node.admin, &order, 202);
+    until("the backup to be there", PATIENCE, || {
+        (contract.expect(node.admin, &last, 200).json()["state"] == "done").then_some(())
+    });
     contract.refused(node.admin, &order, 409);
     contract.refused(bare.admin, &backup, 409);
     contract.refused(bare.admin, &backup.body("{}"), 400);

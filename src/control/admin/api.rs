@@ -175,7 +175,7 @@ fn router(state: AdminState) -> Router {
         .route("/cluster/reload", post(cluster_reload))
         .route("/cluster/resync", post(cluster_resync))
         .route("/cluster/membership", put(cluster_membership))
-        .route("/backup", post(backup))
+        .route("/backup", post(backup).get(last_backup))
         .route("/destinations", get(destinations::all))
         .route(
             "/destinations/{*name}",
@@ -306,7 +306,7 @@ struct BackupOrder {
     directory: std::path::PathBuf,
 }
 
-/// Copies the journal while the node runs, and answers what was made.
+/// Begins to copy the journal while the node runs.
 async fn backup(State(state): State<AdminState>, body: Bytes) -> Response {
     let order: BackupOrder = match serde_json::from_slice(&body) {
         Ok(order) => order,
@@ -316,13 +316,19 @@ async fn backup(State(state): State<AdminState>, body: Bytes) -> Response {
         }
     };
     match state.view.back_up(order.directory).await {
-        Ok(made) => json_text(&serde_json::json!({
-            "directory": made.directory,
-            "segments": made.segments,
-            "bytes": made.bytes,
-            "linked": made.is_linked,
-        })),
+        Ok(()) => (StatusCode::ACCEPTED, last_backup(State(state)).await).into_response(),
         Err(error) => (StatusCode::CONFLICT, format!("{error}\n")).into_response(),
+    }
+}
+
+/// Tells how far the last backup is.
+async fn last_backup(State(state): State<AdminState>) -> Response {
+    match state.view.backup_board.document() {
+        Some(document) => json_text(&document),
+        None => {
+            let told = "no backup was asked for since this node started\n";
+            (StatusCode::NOT_FOUND, told).into_response()
+        }
     }
 }
 

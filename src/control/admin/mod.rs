@@ -6,6 +6,7 @@ mod alarm_conditions;
 pub(crate) mod alarms;
 mod answers;
 pub(crate) mod api;
+mod backups;
 mod console;
 mod destinations;
 pub(crate) mod doors;

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use super::backups::BackupBoard;
 #[cfg(test)]
 use crate::cluster::view::View;
 use crate::control::cluster::desk::ClusterDesk;
 use crate::control::destinations::desk::DestinationDesk;
 use crate::control::timestamp::board::TimestampBoard;
 use crate::node::NodeHandle;
-use crate::node::commands::{Command, Commander};
-use crate::node::journal::backup::{BackedUp, BackupError};
+use crate::node::commands::Commander;
+use crate::node::journal::backup::BackupError;
 use crate::node::journal::segments::Backups;
 use crate::node::list_orders::{ListOrder, Ordered};
 use crate::node::meters::CoreMeters;
@@ -99,6 +100,8 @@ pub(crate) struct NodeView {
     pub destinations: Arc<DestinationDesk>,
     /// Asks for backups of the journal; `None`: the node has none.
     backups: Option<Backups>,
+    /// What became of the last one.
+    pub backup_board: Arc<BackupBoard>,
     state: Arc<AtomicU8>,
 }
 
@@ -120,6 +123,7 @@ impl NodeView {
             timestamps: None,
             destinations: Arc::default(),
             backups: node.backups.clone(),
+            backup_board: Arc::default(),
             state: Arc::default(),
         }
     }
@@ -142,6 +146,7 @@ impl NodeView {
             timestamps: Some(Arc::new(TimestampBoard::new(Arc::default(), "file"))),
             destinations: Arc::default(),
             backups: None,
+            backup_board: Arc::default(),
             state: Arc::default(),
         }
     }
@@ -177,24 +182,13 @@ impl NodeView {
         }
     }
 
-    /// Makes a backup of the journal in `directory`. Takes as long as the copy takes.
-    pub(crate) async fn back_up(&self, directory: PathBuf) -> Result<BackedUp, BackupError> {
+    /// Begins a backup of the journal in `directory`.
+    pub(crate) async fn back_up(&self, directory: PathBuf) -> Result<(), BackupError> {
         let (Some(backups), Some(commander)) = (self.backups.clone(), self.commander.clone())
         else {
             return Err(BackupError::NoJournal);
         };
-        let made = tokio::task::spawn_blocking(move || {
-            let news = backups.announce(directory);
-            loop {
-                match news.recv() {
-                    Ok(Ok(Some(backed_up))) => return Ok(backed_up),
-                    Ok(Ok(None)) => commander.command(&Command::BackUp),
-                    Ok(Err(error)) => return Err(error),
-                    Err(_) => return Err(BackupError::Stopped),
-                }
-            }
-        });
-        made.await.unwrap_or(Err(BackupError::Stopped))
+        self.backup_board.begin((backups, commander), directory).await
     }
 
     /// Whether the node serves, has left its cluster, stops or has failed.

@@ -1,14 +1,22 @@
 //! A copy of a data directory while its node runs. The files that are copied do not change any more
 //! ([`Order::BackUp`](crate::core::journal::Order::BackUp)), so a hard link is a copy; on another
 //! file system the bytes are copied. The copy appears under its name when it is whole.
+//!
+//! The disk that a backup goes to may be slow, or not answer at all. So the thread that makes
+//! segments only makes a [`Snapshot`], links in the data directory. Whoever asked for the backup
+//! writes it from there to its [`Target`].
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Weak};
 
 use crate::journal::SegmentNumber;
 use crate::node::journal::directory::{
-    DESTINATIONS, DataDirectory, Generation, INCOMPLETE, ShardDirectory,
+    DESTINATIONS, DataDirectory, Generation, INCOMPLETE, NODE, SNAPSHOT, ShardDirectory,
 };
 use crate::ring::sync_directory;
 
@@ -64,25 +72,25 @@ pub struct BackedUp {
     pub is_linked: bool,
 }
 
-/// A backup that is being made.
-#[derive(Debug)]
-pub struct Backup {
-    directory: PathBuf,
-    unfinished: PathBuf,
-    generation: Generation,
-    shards: usize,
-    segments: u64,
-    bytes: u64,
-    is_linked: bool,
+/// How much of a backup is written.
+#[derive(Debug, Default)]
+pub struct Written {
+    /// Bytes of segments that are there.
+    pub bytes: AtomicU64,
+    /// Bytes that are to be there; 0: not known yet.
+    pub all: AtomicU64,
 }
 
-impl Backup {
-    /// Begins a backup in `directory`, which must not exist, or be empty.
-    pub fn begin(
-        directory: &Path,
-        data: &DataDirectory,
-        generation: Generation,
-    ) -> Result<Self, BackupError> {
+/// Where a backup is to be.
+#[derive(Debug)]
+pub struct Target {
+    directory: PathBuf,
+    unfinished: PathBuf,
+}
+
+impl Target {
+    /// Takes a directory that does not exist, or is empty, for a backup of this data directory.
+    pub fn take(directory: &Path, data: &Path) -> Result<Self, BackupError> {
         // Without a slash at its end.
         let directory: &Path = &directory.components().collect::<PathBuf>();
         let name = || directory.display().to_string();
@@ -92,7 +100,7 @@ impl Backup {
         let real = |path: &Path| fs::canonicalize(path).ok();
         match directory.parent().and_then(real) {
             None => return Err(BackupError::Misplaced(name(), "no such directory is there")),
-            Some(parent) if real(data.path()).is_some_and(|data| parent.starts_with(data)) => {
+            Some(parent) if real(data).is_some_and(|data| parent.starts_with(data)) => {
                 let why = "it would lie in what it backs up";
                 return Err(BackupError::Misplaced(name(), why));
             }
@@ -107,35 +115,66 @@ impl Backup {
         }
         let mut unfinished = directory.as_os_str().to_owned();
         unfinished.push(".unfinished");
-        let unfinished = PathBuf::from(unfinished);
-        if unfinished.exists() {
-            fs::remove_dir_all(&unfinished).map_err(failed("remove", &unfinished))?;
+        Ok(Self { directory: directory.to_owned(), unfinished: unfinished.into() })
+    }
+
+    /// Gives the backup its name.
+    fn finish(&self) -> Result<(), BackupError> {
+        sync_names(&self.unfinished)?;
+        fs::rename(&self.unfinished, &self.directory)
+            .map_err(failed("rename", &self.unfinished))?;
+        self.directory.parent().map_or(Ok(()), sync_names)
+    }
+}
+
+impl Drop for Target {
+    /// Removes what is there of a backup that failed.
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.unfinished);
+    }
+}
+
+/// What a backup is made of: a directory in the data directory with links to all files. It is gone
+/// when the value is dropped, or at the next start.
+#[derive(Debug)]
+pub struct Snapshot {
+    path: PathBuf,
+    generation: Generation,
+    shards: usize,
+    bytes: u64,
+    is_linked: bool,
+    /// Dropped after the directory is gone.
+    _in_use: Arc<()>,
+}
+
+impl Snapshot {
+    /// Begins one, with the files beside the segments.
+    pub fn begin(data: &DataDirectory, generation: Generation) -> Result<Self, BackupError> {
+        let path = data.path().join(SNAPSHOT);
+        if path.exists() {
+            fs::remove_dir_all(&path).map_err(failed("remove", &path))?;
         }
-        let made = unfinished.join(generation.name());
+        let made = path.join(generation.name());
         fs::create_dir_all(&made).map_err(failed("make", &made))?;
-        let backup = Self {
-            directory: directory.to_owned(),
-            unfinished,
-            generation,
-            shards: 0,
-            segments: 0,
-            bytes: 0,
-            is_linked: true,
-        };
-        let (from, to) = (data.identity_path(), backup.unfinished.join("node.toml"));
-        fs::copy(&from, &to).map_err(failed("copy", &from))?;
-        sync_file(&to)?;
-        let (from, to) = (data.path().join(DESTINATIONS), backup.unfinished.join(DESTINATIONS));
-        match fs::copy(&from, &to) {
-            Ok(_) => sync_file(&to)?,
+        let (shards, bytes, is_linked, _in_use) = (0, 0, true, Arc::default());
+        let snapshot = Self { path, generation, shards, bytes, is_linked, _in_use };
+        let from = data.identity_path();
+        fs::copy(&from, snapshot.path.join(NODE)).map_err(failed("copy", &from))?;
+        let from = data.path().join(DESTINATIONS);
+        match fs::copy(&from, snapshot.path.join(DESTINATIONS)) {
+            Ok(_) => {}
             // Nobody ordered anything.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(failed("copy", &from)(error)),
         }
-        let marker = backup.unfinished.join(INCOMPLETE);
+        let marker = snapshot.path.join(INCOMPLETE);
         fs::write(&marker, "").map_err(failed("make", &marker))?;
-        sync_file(&marker)?;
-        Ok(backup)
+        Ok(snapshot)
+    }
+
+    /// Tells whether the snapshot is still there.
+    pub fn watch(&self) -> Weak<()> {
+        Arc::downgrade(&self._in_use)
     }
 
     /// How many shards it has.
@@ -150,51 +189,93 @@ impl Backup {
         oldest: SegmentNumber,
         last: SegmentNumber,
     ) -> Result<(), BackupError> {
-        let to = self.unfinished.join(self.generation.name()).join(shard.shard.to_string());
+        let to = self.path.join(self.generation.name()).join(shard.shard.to_string());
         fs::create_dir_all(&to).map_err(failed("make", &to))?;
-        for number in (oldest.0..=last.0).map(SegmentNumber) {
-            let from = shard.segment_path(number);
-            let Some(name) = from.file_name() else { continue };
-            let copy = to.join(name);
-            self.bytes += match fs::hard_link(&from, &copy) {
-                Ok(()) => fs::metadata(&copy).map_err(failed("look at", &copy))?.len(),
-                // It was missing at the start, which was told as damage then. A start on the backup
-                // tells it again, until memory has been written anew.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(_) => {
-                    self.is_linked = false;
-                    let bytes = fs::copy(&from, &copy).map_err(failed("copy", &from))?;
-                    sync_file(&copy)?;
-                    bytes
-                }
-            };
-            self.segments += 1;
+        for from in (oldest.0..=last.0).map(|number| shard.segment_path(SegmentNumber(number))) {
+            // Missing: it was so at the start, which was told as damage then. A start on the backup
+            // tells it again, until memory has been written anew.
+            if let Some(name) = from.file_name()
+                && let Some((bytes, is_linked)) = link_or_copy(&from, &to.join(name))?
+            {
+                self.bytes += bytes;
+                self.is_linked &= is_linked;
+            }
         }
         self.shards += 1;
-        sync_directory(&to).map_err(failed("sync", &to))
+        Ok(())
     }
 
-    /// Gives the backup its name.
-    pub fn end(self) -> Result<BackedUp, BackupError> {
-        let generation = self.unfinished.join(self.generation.name());
-        for path in [&generation, &self.unfinished] {
-            sync_directory(path).map_err(failed("sync", path))?;
+    /// Writes the backup. Takes as long as the disk of the target takes.
+    pub fn write_to(self, target: &Target, written: &Written) -> Result<BackedUp, BackupError> {
+        written.all.store(self.bytes, Relaxed);
+        let to = &target.unfinished;
+        if to.exists() {
+            fs::remove_dir_all(to).map_err(failed("remove", to))?;
         }
-        fs::rename(&self.unfinished, &self.directory)
-            .map_err(failed("rename", &self.unfinished))?;
-        if let Some(parent) = self.directory.parent() {
-            sync_directory(parent).map_err(failed("sync", parent))?;
+        let mut made = BackedUp {
+            directory: target.directory.clone(),
+            segments: 0,
+            bytes: 0,
+            is_linked: self.is_linked,
+        };
+        for shard in 0..self.shards {
+            let within = PathBuf::from(self.generation.name()).join(shard.to_string());
+            let (from, to) = (self.path.join(&within), to.join(&within));
+            fs::create_dir_all(&to).map_err(failed("make", &to))?;
+            for name in names_in(&from)? {
+                if let Some((bytes, is_linked)) = link_or_copy(&from.join(&name), &to.join(&name))?
+                {
+                    made.bytes += bytes;
+                    made.segments += 1;
+                    written.bytes.store(made.bytes, Relaxed);
+                    made.is_linked &= is_linked;
+                }
+            }
+            sync_names(&to)?;
         }
-        let (segments, bytes, is_linked) = (self.segments, self.bytes, self.is_linked);
-        Ok(BackedUp { directory: self.directory.clone(), segments, bytes, is_linked })
+        sync_names(&to.join(self.generation.name()))?;
+        for name in [NODE, DESTINATIONS, INCOMPLETE] {
+            let (from, to) = (self.path.join(name), to.join(name));
+            if from.exists() {
+                fs::copy(&from, &to).map_err(failed("copy", &from))?;
+                sync_file(&to)?;
+            }
+        }
+        target.finish()?;
+        Ok(made)
     }
 }
 
-impl Drop for Backup {
-    /// Removes what is there of a backup that failed.
+impl Drop for Snapshot {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.unfinished);
+        let _ = fs::remove_dir_all(&self.path);
     }
+}
+
+/// Makes another name for a file, or copies it where that cannot be. Returns its bytes, and whether
+/// it was linked; `None`: there is no such file.
+fn link_or_copy(from: &Path, to: &Path) -> Result<Option<(u64, bool)>, BackupError> {
+    match fs::hard_link(from, to) {
+        Ok(()) => {
+            let found = fs::metadata(to).map_err(failed("look at", to))?;
+            Ok(Some((found.len(), true)))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(_) => {
+            let bytes = fs::copy(from, to).map_err(failed("copy", from))?;
+            sync_file(to)?;
+            Ok(Some((bytes, false)))
+        }
+    }
+}
+
+fn names_in(path: &Path) -> Result<Vec<OsString>, BackupError> {
+    let entries = fs::read_dir(path).map_err(failed("list", path))?;
+    entries.map(|entry| Ok(entry.map_err(failed("list", path))?.file_name())).collect()
+}
+
+fn sync_names(directory: &Path) -> Result<(), BackupError> {
+    sync_directory(directory).map_err(failed("sync", directory))
 }
 
 fn sync_file(path: &Path) -> Result<(), BackupError> {

@@ -5,6 +5,7 @@
 //! DATA/node.toml                     whose directory it is (`identity`)
 //! DATA/destinations                  what operators ordered (`control::destinations`)
 //! DATA/incomplete                    it is a backup: it lacks what was acknowledged since
+//! DATA/snapshot/                     links to all files, while a backup is written
 //! DATA/0001-2/                       generation 1: the journals of 2 shards
 //! DATA/0001-2/0/0000000000000001.segment    shard 0, segment 1, in hex digits
 //! DATA/0001-2/0/spare-*.tmp          files made ahead, no segments yet
@@ -31,11 +32,14 @@ use crate::ring::{DirectoryLock, create_anew, open_at_once, sync_directory, unpr
 
 pub use super::identity::Identity;
 
-const NODE: &str = "node.toml";
+/// Whose directory it is.
+pub const NODE: &str = "node.toml";
 /// The file of what operators ordered for destinations. The journal only takes it into backups.
 pub const DESTINATIONS: &str = "destinations";
 /// A file that says that the journal may lack what the node acknowledged: it is a backup.
 pub const INCOMPLETE: &str = "incomplete";
+/// The directory that a backup is made from while it is under way.
+pub const SNAPSHOT: &str = "snapshot";
 const NODE_ASIDE: &str = "node.toml.tmp";
 const LOCK: &str = "lock";
 const SEGMENT: &str = ".segment";
@@ -393,11 +397,11 @@ impl DataDirectory {
         (0..generation.shards).map(move |shard| self.shard(generation, shard))
     }
 
-    /// Removes what a start or an end of a generation left behind when it was cut off.
+    /// Removes what a start, an end of a generation, or a backup left behind when it was cut off.
     fn clear_leftovers(&self) -> Result<(), DataDirectoryError> {
         for found in names_in(&self.path)? {
             let stem = found.strip_suffix(BEGUN).or_else(|| found.strip_suffix(ENDED));
-            if stem.and_then(Generation::of_name).is_some() {
+            if found == SNAPSHOT || stem.and_then(Generation::of_name).is_some() {
                 remove(&self.path.join(found))?;
             }
         }

@@ -7,8 +7,8 @@ use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::core::journal::{NoSegment, Order};
 use crate::journal::SegmentNumber;
 use crate::journal::writer::Sizes;
 use crate::node::journal::aside::Aside;
-use crate::node::journal::backup::{BackedUp, Backup, BackupError};
+use crate::node::journal::backup::{BackedUp, BackupError, Snapshot, Target, Written};
 use crate::node::journal::directory::{DataDirectory, Generation, SPARE, ShardDirectory};
 use crate::node::journal::place::Place;
 use crate::ring::{DurableFile, Waker, create_zeroed, now, sync_directory};
@@ -52,7 +52,7 @@ enum Asked {
     /// A core needs nothing any more.
     Gone,
     /// The next [`Order::BackUp`] of each core is for this backup.
-    BackUp(BackupRequest),
+    BackUp(Sender<SnapshotNews>),
 }
 
 /// Which files a core needs after it has read them.
@@ -67,27 +67,38 @@ pub struct Needed {
     pub is_older_damaged: bool,
 }
 
-/// A backup that is asked for.
-struct BackupRequest {
-    directory: PathBuf,
-    answer: Sender<BackupNews>,
+/// What is told of a snapshot for a backup: `None` once it has begun, then the snapshot.
+type SnapshotNews = Result<Option<Snapshot>, BackupError>;
+
+/// Makes backups, from any thread.
+#[derive(Clone, Debug)]
+pub struct Backups {
+    asked: Sender<Asked>,
+    data: PathBuf,
 }
 
-/// What is told of a backup: `None` once it has begun, then what was made.
-pub type BackupNews = Result<Option<BackedUp>, BackupError>;
-
-/// Asks for backups, from any thread.
-#[derive(Clone, Debug)]
-pub struct Backups(Sender<Asked>);
-
 impl Backups {
-    /// Announces a backup to `directory`. When it has begun, the caller has every core begin it,
-    /// too ([`Command::BackUp`](crate::node::commands::Command::BackUp)).
-    pub fn announce(&self, directory: PathBuf) -> Receiver<BackupNews> {
-        let (answer, result) = channel();
+    /// Makes a backup in `directory`. Waits for the disk that it goes to; the thread that makes
+    /// segments does not. `begin` has every core begin the backup
+    /// ([`Command::BackUp`](crate::node::commands::Command::BackUp)).
+    pub fn make<T>(
+        &self,
+        directory: &Path,
+        written: &Written,
+        mut begin: impl FnMut() -> T,
+    ) -> Result<BackedUp, BackupError> {
+        let target = Target::take(directory, &self.data)?;
+        let (answer, news) = channel();
         // Without the thread, `answer` is dropped, and so the receiver sees the end.
-        let _ = self.0.send(Asked::BackUp(BackupRequest { directory, answer }));
-        result
+        let _ = self.asked.send(Asked::BackUp(answer));
+        loop {
+            match news.recv() {
+                Ok(Ok(Some(snapshot))) => return snapshot.write_to(&target, written),
+                Ok(Ok(None)) => _ = begin(),
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Err(BackupError::Stopped),
+            }
+        }
     }
 }
 
@@ -156,7 +167,10 @@ struct Maker {
     present: Generation,
     older: Vec<Generation>,
     shards: Vec<Shard>,
-    backup: Option<(Backup, BackupRequest)>,
+    /// The snapshot that is being made, and who waits for it.
+    snapshot: Option<(Snapshot, Sender<SnapshotNews>)>,
+    /// Whether a backup is being made.
+    backup: Weak<()>,
     /// Whether older generations are moved aside and not removed.
     keeps_older: bool,
     /// Cores that have nothing in older generations.
@@ -176,7 +190,7 @@ pub fn start(
     let inboxes: Arc<[Inbox]> =
         wakers.into_iter().map(|waker| Inbox { made: SegQueue::new(), waker }).collect();
     let shards = data.shards(present).map(Shard::new).collect();
-    let place = Place::take(data.path())?;
+    let (place, path) = (Place::take(data.path())?, data.path().to_owned());
     let ends = (0..inboxes.len())
         .map(|core| Segments { core, asked: asked.clone(), inboxes: inboxes.clone() })
         .collect();
@@ -188,14 +202,15 @@ pub fn start(
         present,
         older,
         shards,
-        backup: None,
+        snapshot: None,
+        backup: Weak::new(),
         keeps_older: false,
         moved: 0,
         inboxes,
     };
     let thread = thread::Builder::new().name("chronos-segments".to_owned());
     let thread = thread.spawn(move || maker.run(&orders))?;
-    Ok((ends, Backups(asked), thread))
+    Ok((ends, Backups { asked, data: path }, thread))
 }
 
 impl Maker {
@@ -232,7 +247,10 @@ impl Maker {
             Asked::Order(core, Order::BackUp { oldest, last }) => {
                 self.back_up(core, oldest, last);
             }
-            Asked::BackUp(request) => self.begin_backup(request),
+            Asked::BackUp(answer) => {
+                // An error means that nobody waits any more.
+                let _ = answer.send(self.begin_backup(answer.clone()).map(|()| None));
+            }
             Asked::Keep(core, needed) => {
                 self.keeps_older |= needed.is_older_damaged;
                 self.shards[core].remove_leftovers(needed, &mut self.aside);
@@ -271,38 +289,28 @@ impl Maker {
         news.into_iter().for_each(|(core, is_away)| self.tell(core, Made::Away(is_away)));
     }
 
-    fn begin_backup(&mut self, request: BackupRequest) {
-        if self.backup.is_some() {
-            let _ = request.answer.send(Err(BackupError::Busy));
-            return;
+    fn begin_backup(&mut self, answer: Sender<SnapshotNews>) -> Result<(), BackupError> {
+        if self.backup.strong_count() > 0 {
+            return Err(BackupError::Busy);
         }
         if !self.older.is_empty() {
-            let _ = request.answer.send(Err(BackupError::Moving));
-            return;
+            return Err(BackupError::Moving);
         }
-        match Backup::begin(&request.directory, &self.data, self.present) {
-            Ok(backup) => {
-                let _ = request.answer.send(Ok(None));
-                self.backup = Some((backup, request));
-            }
-            Err(error) => {
-                let _ = request.answer.send(Err(error));
-            }
-        }
+        let snapshot = Snapshot::begin(&self.data, self.present)?;
+        self.backup = snapshot.watch();
+        self.snapshot = Some((snapshot, answer));
+        Ok(())
     }
 
-    /// Copies the files of one core, and ends the backup with those of the last core.
+    /// Adds the files of one core, and hands the snapshot over with those of the last core.
     fn back_up(&mut self, core: usize, oldest: SegmentNumber, last: SegmentNumber) {
-        let Some((mut backup, request)) = self.backup.take() else { return };
-        let result = match backup.add(&self.shards[core].directory, oldest, last) {
-            Ok(()) if backup.shards() < self.shards.len() => {
-                self.backup = Some((backup, request));
-                return;
-            }
-            Ok(()) => backup.end().map(Some),
-            Err(error) => Err(error),
-        };
-        let _ = request.answer.send(result);
+        let Some((mut snapshot, answer)) = self.snapshot.take() else { return };
+        let added = snapshot.add(&self.shards[core].directory, oldest, last);
+        if added.is_ok() && snapshot.shards() < self.shards.len() {
+            self.snapshot = Some((snapshot, answer));
+            return;
+        }
+        let _ = answer.send(added.map(|()| Some(snapshot)));
     }
 
     /// Removes older generations when no core needs them any more.

@@ -1,0 +1,138 @@
+//! Backups that are asked for over the admin API. A backup takes as long as the disk takes that it
+//! goes to, and a connection of this API lives for seconds. So an order is answered when the backup
+//! has begun, and whoever ordered it asks how far it is.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::node::commands::{Command, Commander};
+use crate::node::journal::backup::{BackedUp, BackupError, Written};
+use crate::node::journal::segments::Backups;
+
+/// How long an order waits until the backup has begun. The disk may not answer at all.
+const BEGIN_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The last backup that was asked for.
+#[derive(Debug)]
+struct Run {
+    directory: PathBuf,
+    written: Arc<Written>,
+    /// `None`: it goes on.
+    outcome: Option<Result<BackedUp, String>>,
+}
+
+/// Takes orders for backups, and knows what became of the last one.
+#[derive(Debug, Default)]
+pub(crate) struct BackupBoard(Mutex<Option<Run>>);
+
+impl BackupBoard {
+    /// Begins a backup in `directory`. Returns once it has begun, or has taken long to begin.
+    pub(super) async fn begin(
+        self: &Arc<Self>,
+        (backups, commander): (Backups, Commander),
+        directory: PathBuf,
+    ) -> Result<(), BackupError> {
+        let (written, former) = self.note(&directory)?;
+        let (tell, told) = oneshot::channel();
+        let board = Arc::clone(self);
+        tokio::task::spawn_blocking(move || {
+            let mut tell = Some(tell);
+            let begun = || {
+                commander.command(&Command::BackUp);
+                tell.take().map(|tell| tell.send(Ok(())))
+            };
+            let made = backups.make(&directory, &written, begun);
+            match (made, tell) {
+                // Refused: the backup before is the last one.
+                (Err(error), Some(tell)) => {
+                    *board.lock() = former;
+                    // An error means that the order was answered before.
+                    let _ = tell.send(Err(error));
+                }
+                (made, _) => board.end(made.map_err(|error| error.to_string())),
+            }
+        });
+        match timeout(BEGIN_PATIENCE, told).await {
+            Ok(told) => told.unwrap_or(Err(BackupError::Stopped)),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Notes that a backup begins, unless another one goes on. Returns the one before it, too.
+    fn note(&self, directory: &Path) -> Result<(Arc<Written>, Option<Run>), BackupError> {
+        let mut run = self.lock();
+        if run.as_ref().is_some_and(|run| run.outcome.is_none()) {
+            return Err(BackupError::Busy);
+        }
+        let written = Arc::new(Written::default());
+        let (directory, outcome) = (directory.to_owned(), None);
+        let former = run.replace(Run { directory, written: Arc::clone(&written), outcome });
+        Ok((written, former))
+    }
+
+    fn end(&self, outcome: Result<BackedUp, String>) {
+        if let Some(run) = self.lock().as_mut() {
+            run.outcome = Some(outcome);
+        }
+    }
+
+    /// What is known of the last backup; `None`: nobody has asked for one since the start.
+    pub(super) fn document(&self) -> Option<Value> {
+        let run = self.lock();
+        let run = run.as_ref()?;
+        let told = |state: &str, bytes: u64| json!({ "directory": run.directory, "state": state, "bytes": bytes });
+        let done = run.written.bytes.load(Relaxed);
+        let mut document = match &run.outcome {
+            None => told("running", done),
+            Some(Ok(made)) => told("done", made.bytes),
+            Some(Err(_)) => told("failed", done),
+        };
+        match &run.outcome {
+            None => document["bytes-total"] = run.written.all.load(Relaxed).into(),
+            Some(Ok(made)) => {
+                document["segments"] = made.segments.into();
+                document["linked"] = made.is_linked.into();
+            }
+            Some(Err(error)) => document["error"] = error.as_str().into(),
+        }
+        Some(document)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Run>> {
+        // A change is one assignment, so a panic leaves nothing half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_backup_runs_at_a_time_and_the_last_one_is_known() {
+        let board = BackupBoard::default();
+        assert_eq!(board.document(), None);
+        let (written, _) = board.note(Path::new("/a")).expect("none runs");
+        assert!(matches!(board.note(Path::new("/b")), Err(BackupError::Busy)));
+        written.all.store(10, Relaxed);
+        written.bytes.store(4, Relaxed);
+        let running = json!({"directory": "/a", "state": "running", "bytes": 4, "bytes-total": 10});
+        assert_eq!(board.document(), Some(running));
+        board.end(Err("no room".to_owned()));
+        let failed = json!({"directory": "/a", "state": "failed", "bytes": 4, "error": "no room"});
+        assert_eq!(board.document(), Some(failed));
+        board.note(Path::new("/b")).expect("the other one has ended");
+        let made = BackedUp { directory: "/b".into(), segments: 2, bytes: 9, is_linked: true };
+        board.end(Ok(made));
+        let done = json!({
+            "directory": "/b", "state": "done", "bytes": 9, "segments": 2, "linked": true,
+        });
+        assert_eq!(board.document(), Some(done));
+    }
+}
