@@ -108,7 +108,7 @@ fn beside_a_flood() {
 }
 
 fn to_a_failing_disk() {
-    let mut mount = Mount::ext4(64);
+    let mount = Mount::ext4(64);
     let mut node = Node::alone();
     node.start();
     let paths = create_some(&node, 30);
@@ -124,7 +124,6 @@ fn to_a_failing_disk() {
     restore(&mut node, &backup);
     look(&node, &paths, &[]);
     look(&node, &more, &[]);
-    mount.come_back();
 }
 
 /// More than the segments that are there: the one that is filled, and those made ahead.
