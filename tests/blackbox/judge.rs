@@ -8,6 +8,7 @@ use super::history::{
 };
 use super::judge_actions;
 use super::judge_letters;
+use super::judge_sites::{known_at, known_from, were_apart};
 
 /// How long after an event this process may see it on a busy machine.
 pub const SLACK: Ns = SECOND;
@@ -149,6 +150,7 @@ fn is_meant(history: &History, pop: &Pop, found: &mut Vec<Violation>) {
     }
     let later = timer.writes.iter().skip(pop.write + 1).filter_map(Write::acknowledged);
     let Some(replaced) = later.min() else { return };
+    let replaced = known_from(history, replaced);
     let grace = SLACK + stalled(history, replaced, pop.at);
     let is_excused = is_tainted(timer, pop.write + 1) || was_frozen_with(history, write, pop);
     if pop.at > replaced + grace && !is_excused {
@@ -263,6 +265,7 @@ impl Case<'_> {
             let is_ruled = matches!(write.wish, Wish::Timer { is_ruled: true, .. });
             let is_excused = pops.iter().any(|pop| was_under_way(self.history, write, pop))
                 || !is_answered
+                || were_apart(self.history, pops[0].at.saturating_sub(SECOND), pops[1].at)
                 || was_acted_on
                 || (is_ruled && !self.is_calm(pops[0].at, pops[1].at));
             if !is_excused {
@@ -282,8 +285,9 @@ impl Case<'_> {
         for pop in pops {
             let Some(write) = self.timer.writes.get(pop.write) else { continue };
             let highest = last.entry(pop.write).or_default();
-            let is_excused =
-                was_under_way(self.history, write, pop) || write.outcome != Outcome::Acknowledged;
+            let is_excused = was_under_way(self.history, write, pop)
+                || were_apart(self.history, write.sent, pop.at)
+                || write.outcome != Outcome::Acknowledged;
             if pop.sequence < *highest && !is_excused {
                 let what = format!("{} of write {} after {highest}", pop.sequence, pop.write);
                 self.broken(found, "sequence numbers never fall", pop.at, what);
@@ -302,6 +306,9 @@ impl Case<'_> {
                 continue;
             };
             let Some(acknowledged) = done[index].acknowledged() else { continue };
+            if read.sent < known_at(self.history, read.via, done[index]) {
+                continue;
+            }
             if let Some(what) = self.wrong_in(read, index, done[index], acknowledged) {
                 let what = format!("GET through node {}: {what}", read.via);
                 self.broken(found, "GET tells the last write", read.ended, what);
@@ -342,7 +349,8 @@ impl Case<'_> {
             return None;
         }
         let last_pop = self.deliveries.get(self.number, index, pops).first()?;
-        let is_over = read.sent > last_pop.at.max(acknowledged) + 5 * SECOND;
+        let over = known_from(self.history, last_pop.at.max(acknowledged));
+        let is_over = read.sent > over + 5 * SECOND;
         (status == 200 && is_over).then(|| {
             let since_ms = (read.sent - last_pop.at) / MS;
             format!("200, {since_ms} ms after the last pop of write {index}")
@@ -408,12 +416,20 @@ pub fn is_tainted(timer: &Timer, index: usize) -> bool {
 
 /// "A pop whose callback was under way as it died", "a pop that it was about to make as it froze".
 pub fn was_under_way(history: &History, write: &Write, pop: &Pop) -> bool {
-    was_being_made(history, write, pop, &[Kind::Kill, Kind::KillAll, Kind::Freeze])
+    const KINDS: [Kind; 6] = [
+        Kind::Kill,
+        Kind::KillAll,
+        Kind::Freeze,
+        Kind::KillSite,
+        Kind::EmptySite,
+        Kind::FreezeSite,
+    ];
+    was_being_made(history, write, pop, &KINDS)
 }
 
 /// Reports whether a frozen node was about to make the pop, which then comes when the node wakes.
 pub fn was_frozen_with(history: &History, write: &Write, pop: &Pop) -> bool {
-    was_being_made(history, write, pop, &[Kind::Freeze])
+    was_being_made(history, write, pop, &[Kind::Freeze, Kind::FreezeSite])
 }
 
 fn was_being_made(history: &History, write: &Write, pop: &Pop, kinds: &[Kind]) -> bool {

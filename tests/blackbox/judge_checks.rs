@@ -6,6 +6,7 @@ use super::history::{
     Read, RulePause, SECOND, Timer, Wish, Write,
 };
 use super::judge::judge;
+use super::network::Layout;
 
 /// Breaks a promise in a history that keeps it.
 type Break = fn(&mut History);
@@ -115,7 +116,7 @@ fn good() -> History {
             Pop { status: 500, ..pop(3, 0, 1, 5_002) },
         ],
         ended: 60 * SECOND,
-        ..History::new(Clock::start())
+        ..History::new(Clock::start(), Layout::default())
     }
 }
 

@@ -1,0 +1,48 @@
+//! What the judge asks of several sites. What one site was told the others know after a round trip
+//! at rest, or when a fault is over: "until then the other sites answer reads and pop as before".
+
+use super::history::{Fault, History, Kind, Ns, SECOND, Write};
+use super::judge::stalled;
+
+/// How long after the answer to a write the other sites may not know it, when nothing fails.
+const TALK: Ns = 2 * SECOND;
+/// Kinds of faults of which each site may know only its own part.
+const BETWEEN_SITES: [Kind; 5] =
+    [Kind::Cut, Kind::KillSite, Kind::EmptySite, Kind::FreezeSite, Kind::KillAll];
+
+/// Returns from when on all sites know what one of them knew at this moment.
+pub fn known_from(history: &History, at: Ns) -> Ns {
+    if !history.layout.has_sites() {
+        return at;
+    }
+    let mut known = at + TALK;
+    loop {
+        let overlaps = |fault: &&Fault| fault.from <= known && known < over(fault);
+        let Some(fault) = history.faults.iter().find(overlaps) else {
+            return known.saturating_add(stalled(history, at, known));
+        };
+        known = over(fault);
+    }
+}
+
+/// When all sites know what was done during a fault.
+fn over(fault: &Fault) -> Ns {
+    fault.settled.max(fault.until).saturating_add(TALK)
+}
+
+/// Returns from when on the site of a node knows a write.
+pub fn known_at(history: &History, via: usize, write: &Write) -> Ns {
+    match history.layout.site(via) == history.layout.site(write.via) {
+        true => write.ended,
+        false => known_from(history, write.ended),
+    }
+}
+
+/// "Sites are cut from each other: each pop once in each site, until they have told each other".
+/// Reports whether the sites may not have known of each other's pops between two moments.
+pub fn were_apart(history: &History, from: Ns, until: Ns) -> bool {
+    let are_apart =
+        |fault: &&Fault| BETWEEN_SITES.contains(&fault.kind) && history.layout.has_sites();
+    let mut faults = history.faults.iter().filter(are_apart);
+    faults.any(|fault| fault.from <= until && from < over(fault))
+}
