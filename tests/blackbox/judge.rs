@@ -8,7 +8,7 @@ use super::history::{
 };
 use super::judge_actions;
 use super::judge_letters;
-use super::judge_sites::{known_at, known_from, were_apart};
+use super::judge_sites::{is_emptied, known_at, known_from, run_elsewhere, were_apart};
 
 /// How long after an event this process may see it on a busy machine.
 pub const SLACK: Ns = SECOND;
@@ -142,6 +142,7 @@ fn is_meant(history: &History, pop: &Pop, found: &mut Vec<Violation>) {
     }
     let runs = timer.actions_on(pop.write).filter(|action| action.act == Act::RunNow);
     let run = runs.map(|action| action.sent).min().unwrap_or(Ns::MAX);
+    let run = run.min(run_elsewhere(history, timer, pop.write));
     let drift = if matches!(write.wish, Wish::Cron { .. }) { DRIFT } else { 0 };
     let due_min = due.min(run).saturating_sub(drift);
     if pop.at < due_min {
@@ -306,7 +307,8 @@ impl Case<'_> {
                 continue;
             };
             let Some(acknowledged) = done[index].acknowledged() else { continue };
-            if read.sent < known_at(self.history, read.via, done[index]) {
+            let is_known = read.sent >= known_at(self.history, read.via, done[index]);
+            if !is_known || is_emptied(self.history, read.via, read.sent) {
                 continue;
             }
             if let Some(what) = self.wrong_in(read, index, done[index], acknowledged) {

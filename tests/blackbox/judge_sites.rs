@@ -1,7 +1,7 @@
 //! What the judge asks of several sites. What one site was told the others know after a round trip
 //! at rest, or when a fault is over: "until then the other sites answer reads and pop as before".
 
-use super::history::{Fault, History, Kind, Ns, SECOND, Write};
+use super::history::{Act, Fault, History, Kind, Ns, SECOND, Timer, Write};
 use super::judge::stalled;
 
 /// How long after the answer to a write the other sites may not know it, when nothing fails.
@@ -45,4 +45,24 @@ pub fn were_apart(history: &History, from: Ns, until: Ns) -> bool {
         |fault: &&Fault| BETWEEN_SITES.contains(&fault.kind) && history.layout.has_sites();
     let mut faults = history.faults.iter().filter(are_apart);
     faults.any(|fault| fault.from <= until && from < over(fault))
+}
+
+/// Reports whether the site of a node has come back with nothing: it knows what others have told it
+/// since.
+pub fn is_emptied(history: &History, via: usize, at: Ns) -> bool {
+    let site = |node| history.layout.site(node);
+    let mut faults = history.faults.iter().filter(|fault| fault.kind == Kind::EmptySite);
+    faults.any(|fault| site(fault.node) == site(via) && fault.from <= at && at < over(fault))
+}
+
+/// Returns when a client first ran what a write made because the site that it asked did not know the
+/// next write yet.
+pub fn run_elsewhere(history: &History, timer: &Timer, index: usize) -> Ns {
+    let runs = timer.actions.iter().filter(|action| action.act == Act::RunNow);
+    let is_behind = |write: usize, via: usize, sent: Ns| {
+        let later = timer.writes.iter().take(write + 1).skip(index + 1);
+        later.into_iter().any(|later| sent < known_at(history, via, later))
+    };
+    let elsewhere = runs.filter(|run| run.write > index && is_behind(run.write, run.via, run.sent));
+    elsewhere.map(|run| run.sent).min().unwrap_or(Ns::MAX)
 }
