@@ -304,19 +304,27 @@ def sites(world):
 
 
 def site_dies(world):
+    """A site dies, and is back with nothing, as originals always are."""
+    return kill_site(world, has_journals=False)
+
+
+def site_kept(world):
+    """A site dies, and is back with its journals, if it is of this service."""
+    return kill_site(world, has_journals=True)
+
+
+def kill_site(world, has_journals):
     """Two sites, the first of nodes of the first kind alone, the second of the last kind. The second
-    is killed under timers of both; some are deleted and replaced through the first, and the second
-    is back, with its journals if it has some."""
+    is killed under timers of both. Some are deleted and replaced through the first before the second
+    is back."""
     with world.cluster(2 * world.kinds[0] + 2 * world.kinds[2]) as cluster:
-        for node in cluster.nodes:
-            node.environment = {}
-        near, far = join_sites(cluster)
-        for node in far:
+        far = join_sites(cluster)[1]
+        for node in far if has_journals else ():
             node.stop()
             node.environment["CHRONOS_JOURNAL_DATA_DIR"] = node.file("data")
             node.start()
         time.sleep(4)
-        load = Load(world.sink, "site_dies")
+        load = Load(world.sink, "site")
         clients = [Client(node) for node in cluster.nodes]
         timers = [load.create(clients[number % 4], 20, 3) for number in range(240)]
         time.sleep(4)
@@ -336,14 +344,15 @@ def site_dies(world):
 
 STORIES = {
     story.__name__: story
-    for story in (calm, change, death, freeze, away, answer, scale, migrate, odd, sites, site_dies)
+    for story in (calm, change, death, freeze, away, answer, scale, migrate, odd)
+    + (sites, site_dies, site_kept)
 }
 
 
 def kinds_of(name):
     """The clusters that a story is told of: the control, all originals, comes first."""
     combinations = [a + b + c for a in "CR" for b in "CR" for c in "CR"]
-    if name == "site_dies":
+    if name in ("site_dies", "site_kept"):
         return ["CCC", "CCR", "RRC", "RRR"]
     if name == "migrate":
         return ["CCC", "RRR"]
