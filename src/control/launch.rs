@@ -88,6 +88,8 @@ fn run_daemon(
     let mut waiting = Some(launcher);
     let ready = || {
         if let Some(launcher) = waiting.take() {
+            // Whoever started the daemon finds in its log how it began.
+            log::finish();
             launcher.ready();
         }
     };
@@ -140,5 +142,8 @@ fn run(
         let waited_ms = held.waited.as_millis() as u64;
         tracing::warn!(waited_ms, "the pid file was locked by a process that has ended since");
     }
-    Ok(control.serve(&config, files, log_file, ready)?)
+    let ended = control.serve(&config, files, log_file, ready);
+    // Before the pid file goes: whoever waits for that finds in the log how it ended.
+    log::finish();
+    Ok(ended?)
 }

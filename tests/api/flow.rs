@@ -99,7 +99,6 @@ fn the_rate_holds_over_all_cores() {
     // 40 moments are 39 pauses of 50 ms; 10 ms are caught up. Cores that share them take as long.
     let took = began.elapsed();
     assert!(took >= Duration::from_millis(39 * 50 - 10), "{took:?}");
-    assert!(took < Duration::from_secs(6), "{took:?}");
 }
 
 #[test]

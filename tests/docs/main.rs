@@ -22,6 +22,7 @@ mod messages;
 mod pairs;
 mod pictures;
 mod promises;
+mod where_decided;
 
 const CHRONOS: Program = Program { name: "chronos", binary: env!("CARGO_BIN_EXE_chronos") };
 

@@ -219,6 +219,7 @@ fn the_cluster_file_decides_over_what_is_left_in_the_local_file() {
     node.write("local", &format!("{local}[cluster]\nlocalhost = x\nnode = x\nnode = 127.0.0.78\n"));
     node.write_members(&[&node]);
     node.start();
+    node.await_log("[cluster] node is set at", 1);
     let told = node.logged();
     assert!(told.contains("[cluster] node is set at") && told.contains("already"), "{told}");
     // What orders write into the cluster file counts, too.

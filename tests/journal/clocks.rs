@@ -58,7 +58,7 @@ fn behind() {
     let late = across(&mut node, shifted("-2h"));
     let behind = node.metric("chronos_journal_clock_behind_seconds").expect("it answers");
     assert!((7_100..=7_300).contains(&behind), "{behind} s\n{}", node.log());
-    assert!(node.log().contains("clock"), "{}", node.log());
+    node.await_log("clock");
     println!("a wall clock 2 h behind: the first pop came {late:?} after its time");
 }
 

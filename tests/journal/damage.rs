@@ -386,7 +386,7 @@ fn missing_shards() {
         node.start();
         assert_eq!(node.metric("chronos_journal_damaged"), Some(1), "{}", node.log());
         let told = format!("{} is missing with all that was in it", removed.display());
-        assert!(node.log().contains(&told), "{}", node.log());
+        node.await_log(&told);
         let is_served = |path: &&String| node.request("GET", path, "").status == 200;
         let served = paths.iter().filter(is_served).count();
         assert!(0 < served && served < paths.len(), "{served} are served");

@@ -99,7 +99,7 @@ fn full() {
     let before = sink.pops().len();
     until("pops meanwhile", PATIENCE, || (sink.pops().len() > before + 3).then_some(()));
     assert_eq!(node.metric("chronos_journal_full"), Some(1));
-    assert!(node.log().contains("Free some room on that disk"), "{}", node.log());
+    node.await_log("Free some room on that disk");
     assert_refused_delete(&node, &paths[0]);
     fs::remove_file(&filler).expect("it is there");
     until("writes to be taken again", PATIENCE, || {

@@ -151,6 +151,11 @@ impl Node {
         self.await_ready();
     }
 
+    /// Waits until the log has these words: a thread of its own writes it.
+    pub fn await_log(&self, words: &str) {
+        until(words, PATIENCE, || self.log().contains(words).then_some(()));
+    }
+
     /// Starts the process, waits until it ends by itself, and returns how, and what it said.
     pub fn start_in_vain(&mut self) -> (ExitStatus, String) {
         let before = self.log().len();

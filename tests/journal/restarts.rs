@@ -240,7 +240,7 @@ fn off_meanwhile() {
     node.stop();
     node.lines = "[journal]\nmode = \"off\"\n".to_owned();
     node.start();
-    assert!(node.log().contains("has a journal, and mode off does not read it"), "{}", node.log());
+    node.await_log("has a journal, and mode off does not read it");
     look(&node, &paths, &[0, 1, 2]);
     node.stop();
     node.lines.clear();

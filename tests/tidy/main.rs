@@ -7,6 +7,7 @@
 
 mod circles;
 mod panics;
+mod self_circles;
 mod visibility;
 mod wall_clocks;
 

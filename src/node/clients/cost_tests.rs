@@ -304,7 +304,8 @@ fn no_request_is_dear() {
             }
         }
         if std::env::var_os("CHRONOS_SHOW_COSTS").is_some() {
-            println!("{least:>8.1} {status:>4} {name}");
+            let us = least * plain_ns / 1_000.0;
+            println!("{us:>8.1} us {least:>8.1} {status:>4} {name}");
         }
         if least > max {
             told.push(format!("{name}: as {least:.0} plain creates, answered {status}"));
