@@ -23,9 +23,9 @@ impl Shard {
     }
 
     /// Ends a tombstone that has stayed its time. It stays longer while a member or a site of the
-    /// timer, which may have a copy, cannot be reached or has only just come back: much longer where
-    /// several sites hold the timer, as long as there is room. Any member counts: the list of a
-    /// delete leaves dead nodes out, and these may hold the timer from before.
+    /// timer, which may have a copy, cannot be reached or has only just come back. Where several
+    /// sites hold the timer it stays much longer, as long as there is room. Any member counts: the
+    /// list of a delete leaves dead nodes out, and these may hold the timer from before.
     pub(super) fn end_tombstone(&mut self, now: Now, slot: Slot) {
         let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);

@@ -49,9 +49,9 @@ pub(super) fn start_of(copy: &TimerCopy<'_>, teller: Teller, same: Option<&Recor
 }
 
 impl Shard {
-    /// The sites of a timer that is told. An original tells of a client's write before it has looked
-    /// which site took the timer first, and names its own site first. All sites leave the order as
-    /// they know it, the original too: otherwise two sites would pop as the first.
+    /// The sites of a timer that is told. An original tells of a client's write before it has
+    /// looked which site took the timer first, and names its own site first. All sites leave the
+    /// order as they know it, the original too: otherwise two sites would pop as the first.
     pub(super) fn sites_of_copy(
         &self,
         teller: Teller,
@@ -60,10 +60,9 @@ impl Shard {
     ) -> Sites {
         let known = held.filter(|_| is_of_original(teller, copy));
         let known = known.map(|held| self.records.placement_of(held).sites);
-        match known.filter(|sites| !sites.is_empty()) {
-            Some(sites) => self.present_sites(&sites),
-            None => copy.sites,
-        }
+        let known = known.filter(|sites| !sites.is_empty());
+        let present = known.map(|sites| self.peers.view.next_sites(&sites));
+        present.filter(|sites| !sites.is_empty()).unwrap_or(copy.sites)
     }
 
     /// The key of a copy; `None`: the copy is older than what is held.

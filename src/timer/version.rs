@@ -147,8 +147,8 @@ impl HybridClock {
 
     /// The version of this node for the state that follows a pop of the state of `held`, where that
     /// is another state: see [`HybridClock::just_above`]. It lies above all states that were made
-    /// from `held` without a pop, a few dozen at most, so that a pop that was made stays made. There
-    /// is room for 64 pops a millisecond.
+    /// from `held` without a pop, a few dozen at most, so that a pop that was made stays made.
+    /// There is room for 64 pops a millisecond.
     pub fn after_pop(&self, held: Version) -> Version {
         let next = of_no_start((held.0 >> NodeInstance::BITS) + POP_STEP);
         Version(next << NodeInstance::BITS | u64::from(self.instance.get()))

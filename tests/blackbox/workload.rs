@@ -438,6 +438,7 @@ impl<'a> Worker<'a> {
     /// no end of its own, until the delete is acknowledged. After that the timers that are left can
     /// be counted.
     pub fn make_sure(&mut self) {
+        self.owned.append(&mut self.forgotten);
         for place in 0..self.owned.len() {
             for _ in 0..20 {
                 let Owned { number, is_handled, wish, .. } = self.owned[place];
