@@ -8,7 +8,7 @@ use super::history::{
 };
 use super::judge_actions;
 use super::judge_letters;
-use super::judge_sites::{is_emptied, known_at, known_from, run_elsewhere, were_apart};
+use super::judge_sites::{is_emptied, known_at, known_from, run_elsewhere, was_undone, were_apart};
 
 /// How long after an event this process may see it on a busy machine.
 pub const SLACK: Ns = SECOND;
@@ -149,7 +149,9 @@ fn is_meant(history: &History, pop: &Pop, found: &mut Vec<Violation>) {
         let early_us = (due_min - pop.at) / 1_000;
         broken("never early", format!("{pop:?} is at least {early_us} us early"));
     }
-    let later = timer.writes.iter().skip(pop.write + 1).filter_map(Write::acknowledged);
+    let later = (pop.write + 1..timer.writes.len())
+        .filter(|index| !was_undone(history, timer, *index))
+        .filter_map(|index| timer.writes[index].acknowledged());
     let Some(replaced) = later.min() else { return };
     let replaced = known_from(history, replaced);
     let grace = SLACK + stalled(history, replaced, pop.at);
@@ -184,7 +186,8 @@ impl Case<'_> {
     fn required(&self, now: Ns) -> Vec<(usize, u64, Ns)> {
         let mut required = Vec::new();
         for (index, write) in self.timer.writes.iter().enumerate() {
-            if write.acknowledged().is_none() || is_tainted(self.timer, index) {
+            let is_undone = was_undone(self.history, self.timer, index);
+            if write.acknowledged().is_none() || is_undone || is_tainted(self.timer, index) {
                 continue;
             }
             let replaced = self.timer.replaced_from(index);
@@ -311,7 +314,8 @@ impl Case<'_> {
                 continue;
             };
             let Some(acknowledged) = done[index].acknowledged() else { continue };
-            let is_known = read.sent >= known_at(self.history, read.via, done[index]);
+            let is_known = read.sent >= known_at(self.history, read.via, done[index])
+                && !was_undone(self.history, self.timer, index);
             if !is_known || is_emptied(self.history, read.via, read.sent) {
                 continue;
             }

@@ -127,6 +127,17 @@ fn sites_may_differ_until_they_have_told_each_other() {
         pops_twice(history);
     };
     assert_eq!(found(&in_cut), Vec::<&str>::new());
+    // A client pauses what a site holds that does not know the last write.
+    let is_undone = |history: &mut History, via| {
+        let wish = Wish::Timer { interval_ms: 50_000, pops: 1, factor: 2, is_ruled: false };
+        history.timers[2].writes.push(write(wish, 2_000));
+        let pause = Action { via, write: 1, ..action(Act::Pause, 2_500) };
+        history.timers[2].actions.push(pause);
+        history.timers[2].reads.push(get(9_000, 200, Some(0)));
+    };
+    assert_eq!(found(&|history| is_undone(history, 2)), Vec::<&str>::new());
+    let both = [late, "GET tells the last write"];
+    assert_eq!(found(&|history| is_undone(history, 1)), both);
     // The other site does not know the delete yet.
     let reads = |history: &mut History, via, ms| {
         history.timers[1].reads.push(Read { via, ..get(ms, 200, Some(0)) });

@@ -1,7 +1,7 @@
 //! What the judge asks of several sites. What one site was told the others know after a round trip
 //! at rest, or when a fault is over: "until then the other sites answer reads and pop as before".
 
-use super::history::{Act, Fault, History, Kind, Ns, SECOND, Timer, Write};
+use super::history::{Act, Action, Fault, History, Kind, Ns, SECOND, Timer, Write};
 use super::judge::stalled;
 
 /// How long after the answer to a write the other sites may not know it, when nothing fails.
@@ -53,6 +53,13 @@ pub fn is_emptied(history: &History, via: usize, at: Ns) -> bool {
     let site = |node| history.layout.site(node);
     let mut faults = history.faults.iter().filter(|fault| fault.kind == Kind::EmptySite);
     faults.any(|fault| site(fault.node) == site(via) && fault.from <= at && at < over(fault))
+}
+
+/// "An action is a write of the definition that its site knows": reports whether a client did
+/// something with a timer through a site that did not know this write yet.
+pub fn was_undone(history: &History, timer: &Timer, index: usize) -> bool {
+    let is_behind = |act: &Action| act.sent < known_at(history, act.via, &timer.writes[index]);
+    timer.actions_on(index).any(is_behind)
 }
 
 /// Returns when a client first ran what a write made because the site that it asked did not know the
