@@ -54,6 +54,11 @@ fn take(
 ) -> Reaction {
     let (head, at) = (&callback.head, recorder.clock.now());
     let Some((timer, write, manner, sequence, replay)) = parse(head) else {
+        // Clients run no calendars, but a site may hold one that does not know the next write yet.
+        let is_run = header(head, "X-Due-Time").is_some() && head.contains("/moments ");
+        if is_run && recorder.with(|history| history.layout.has_sites()) {
+            return Reaction::Status(200);
+        }
         recorder.with(|history| history.troubles.push((at, format!("callback: {head:?}"))));
         return Reaction::BytesThenClose(Vec::new());
     };
