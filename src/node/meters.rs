@@ -385,6 +385,9 @@ meters! {
     peers_lacking: Gauge,
     /// Timers that ended while this node was away, for longer than tombstones stay.
     timers_ended_away: Counter,
+    /// Tombstones of several sites that ended while a node or site that may have the timer was
+    /// away.
+    tombstones_ended_early: Counter,
     /// Offers of timers to peers that have no answer yet.
     offers_waiting: Gauge,
     /// Commands of the control thread that the core has taken: new configurations and

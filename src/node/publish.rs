@@ -174,6 +174,7 @@ fn publish_reconciling(meters: &CoreMeters, counted: &Counters) {
     meters.walk_seen.set(counted.walk_seen);
     meters.peers_lacking.set(counted.peers_lacking);
     meters.timers_ended_away.set(counted.ended_away);
+    meters.tombstones_ended_early.set(counted.tombstones_ended_early);
     meters.offers_waiting.set(counted.offers_waiting);
 }
 

@@ -1,7 +1,8 @@
 //! Timers that follow the calendar (`timing.cron`). To a shard each pop is the only one of a timer:
-//! when it is over, the node that made it writes the timer anew, with the next moment and a higher
-//! version, and tells the others as after any pop. So two nodes that both made a pop agree again by
-//! the version, as after two writes of a client.
+//! when it is over, the node that made it writes the timer anew, with the next moment and a version
+//! a little higher, and tells the others as after any pop. So two nodes that both made a pop agree
+//! again by the version. What a client has written meanwhile, on the other side of a split, has a
+//! version of its time, and stays.
 //!
 //! Moments are told by a clock of calendars (`cluster::calendar_clock`). When the time that it
 //! tells changes, the shard walks through its timers, and plans the pops anew that it is the first
@@ -97,8 +98,7 @@ impl Shard {
             return false;
         }
         self.counters.missed += left_out;
-        let wall = WallMs(time.wall_ms);
-        let version = self.clock.assign(wall, Some(record.version));
+        let version = self.clock.after_pop(record.version);
         let slot = self.write_plan(now, (slot, version, placement), (&content, &time, due_ms));
         self.tell_all(slot, placement, (to, true), outbox);
         self.look_later_if_misplaced(now.mono.tick_floor(), slot);

@@ -5,7 +5,7 @@ use crate::base::ids::{Slot, TimerId};
 use crate::shard::effects::{
     Answer, CallbackOutcome, Condition, Conditional, Outbox, Request, TimerView,
 };
-use crate::shard::harness_tests::{Cluster, target};
+use crate::shard::harness_tests::{Cluster, content, definition, target};
 use crate::timer::calendar::Calendar;
 use crate::wire::attributes::{Attributes, CronTiming};
 use crate::wire::timer_action::TimerAction;
@@ -429,4 +429,34 @@ fn a_walk_looks_at_so_many_timers_in_a_tick() {
     assert_eq!(shard.calendars.walk, Some(Slot(LOOKS_PER_TICK)));
     shard.plan_calendars(now, &mut Outbox::default());
     assert_eq!(shard.calendars.walk, None);
+}
+
+/// A pop is no write of a client: it does not undo what a client has done on the other side.
+#[test]
+fn what_is_written_on_one_side_of_a_split_stays_whatever_pops_on_the_other() {
+    for popping in [0, 1] {
+        let mut cluster = Cluster::new(2, true);
+        let [deleted, replaced] = [(); 2].map(|()| follow(&mut cluster, EACH_TEN_SECONDS, 2));
+        cluster.run_until(15);
+        cluster.cut(0, 1, true);
+        cluster.cut(1, 0, true);
+        cluster.run_until(21);
+        let writing = 1 - popping;
+        let done = cluster.ask(writing, Request::Delete(target(deleted, 2)));
+        assert!(matches!(done, Answer::Done { .. }));
+        let content = content();
+        let once = definition((600, 600), 2, &content);
+        let done = cluster.ask(writing, Request::Update(target(replaced, 2), once));
+        assert!(matches!(done, Answer::Done { .. }));
+        cluster.run_until(75);
+        cluster.cut(0, 1, false);
+        cluster.cut(1, 0, false);
+        cluster.run_until(79);
+        let done = cluster.pops.len();
+        assert!(cluster.holders(deleted).is_empty(), "node {popping} pops");
+        cluster.run_until(200);
+        assert_eq!(cluster.pops.len(), done);
+        assert_eq!(cluster.holders(replaced).len(), 2);
+        cluster.audit();
+    }
 }

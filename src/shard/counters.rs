@@ -117,6 +117,9 @@ pub struct Counters {
     pub peers_lacking: u64,
     /// Timers that ended while this node was away, for longer than tombstones stay.
     pub ended_away: u64,
+    /// Tombstones of several sites that ended while a node or site that may have the timer was
+    /// away.
+    pub tombstones_ended_early: u64,
     /// Offers of timers to peers that have no answer yet.
     pub offers_waiting: u64,
     /// Milliseconds that the oldest undelivered pop was overdue when last looked at.

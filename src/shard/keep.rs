@@ -8,6 +8,14 @@ use crate::base::time::{Now, Tick};
 use super::Shard;
 use super::records::{Next, Placement};
 
+/// How much longer the tombstone of a timer that several sites hold stays while a node or site that
+/// may have a copy is away. A site may be away for hours. When it is back, nobody else can say that
+/// the timer has ended: a site that holds nothing of a timer may as well never have heard of it.
+const HOLD_FOR_SITES_MS: u64 = 24 * 3_600 * 1_000;
+/// The longest pause between two looks at such a tombstone. The pauses are an eighth of its age, so
+/// that millions of tombstones cost little, and stay little longer than they must.
+const LOOK_AGAIN_MS_MAX: u64 = 600_000;
+
 impl Shard {
     #[inline]
     pub(super) fn find(&self, id: TimerId) -> Option<Slot> {
@@ -15,9 +23,9 @@ impl Shard {
     }
 
     /// Ends a tombstone that has stayed its time. It stays longer while a member or a site of the
-    /// timer, which may have a copy, cannot be reached or has only just come back. Any member
-    /// counts: the list of a delete leaves dead nodes out, and these may hold the timer from
-    /// before.
+    /// timer, which may have a copy, cannot be reached or has only just come back. Where several
+    /// sites hold the timer it stays much longer, as long as there is room. Any member counts: the
+    /// list of a delete leaves dead nodes out, and these may hold the timer from before.
     pub(super) fn end_tombstone(&mut self, now: Now, slot: Slot) {
         let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);
@@ -43,11 +51,23 @@ impl Shard {
             false => now.wall.0.saturating_sub(record.version.wall().0),
         };
         let age_ms = (tick - ended.min(tick)).min(since_delete_ms);
-        let held_ms = self.config.cluster.tombstone_hold_ms;
-        if age_ms >= self.records.tombstone_ms(record.interval_ms) + held_ms {
+        let stays_ms = self.records.tombstone_ms(record.interval_ms);
+        let hold_ms = self.config.cluster.tombstone_hold_ms;
+        let is_for_sites = !sites.is_empty() && !away.is_empty();
+        let held_ms = match is_for_sites && self.records.has_room_for_tombstones() {
+            true => hold_ms.max(HOLD_FOR_SITES_MS),
+            false => hold_ms,
+        };
+        if age_ms >= stays_ms + held_ms {
+            self.counters.tombstones_ended_early += u64::from(is_for_sites);
             return self.records.forget(tick, slot);
         }
-        let again = tick + held_ms.clamp(1, TOMBSTONE_MS_MIN);
+        let pause_ms = hold_ms.clamp(1, TOMBSTONE_MS_MIN);
+        let pause_ms = match age_ms >= stays_ms + hold_ms {
+            true => pause_ms.max((age_ms / 8).min(LOOK_AGAIN_MS_MAX)),
+            false => pause_ms,
+        };
+        let again = tick + pause_ms;
         self.records.transition(slot, Next::Tombstone(again));
     }
 

@@ -454,7 +454,8 @@ impl Shard {
         let tick = now.mono.tick_floor();
         let is_from_site = copy.replicas.is_empty();
         let replicas = if is_from_site { self.list_for_site(copy, held) } else { copy.replicas };
-        let mut placement = self.placement(replicas, copy.sites, copy.factor);
+        let sites = self.sites_of_copy(teller, copy, held);
+        let mut placement = self.placement(replicas, sites, copy.factor);
         if !is_from_site {
             placement.actives = copy.standing.actives & replicas.all_ranks();
         }
@@ -557,6 +558,7 @@ impl Shard {
                 ..copy.standing
             },
             replicas: placement.replicas,
+            sites: placement.sites,
             start_ms: outline.start.0,
             ..*copy
         };

@@ -6,6 +6,7 @@
 //! a copy may wait: in the kernel while this node is frozen, and in an original, whose threads all
 //! wait for a node that does not answer. While copies may have waited, the wall clock orders them.
 
+use crate::base::ranked::Sites;
 use crate::base::time::{Now, Tick, WallMs};
 use crate::timer::definition::Content;
 use crate::timer::schedule::Schedule;
@@ -48,6 +49,22 @@ pub(super) fn start_of(copy: &TimerCopy<'_>, teller: Teller, same: Option<&Recor
 }
 
 impl Shard {
+    /// The sites of a timer that is told. An original tells of a client's write before it has
+    /// looked which site took the timer first, and names its own site first. All sites leave the
+    /// order as they know it, the original too: otherwise two sites would pop as the first.
+    pub(super) fn sites_of_copy(
+        &self,
+        teller: Teller,
+        copy: &TimerCopy<'_>,
+        held: Option<&Record>,
+    ) -> Sites {
+        let known = held.filter(|_| is_of_original(teller, copy));
+        let known = known.map(|held| self.records.placement_of(held).sites);
+        let known = known.filter(|sites| !sites.is_empty());
+        let present = known.map(|sites| self.peers.view.next_sites(&sites));
+        present.filter(|sites| !sites.is_empty()).unwrap_or(copy.sites)
+    }
+
     /// The key of a copy; `None`: the copy is older than what is held.
     ///
     /// A copy of an original node has no version. If the copy tells of the write that is held, it

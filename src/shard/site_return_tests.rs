@@ -101,3 +101,56 @@ fn a_site_that_is_known_to_be_dead_is_not_waited_for() {
     let [pop] = sites.pops[..] else { panic!("{:?}", sites.pops) };
     assert!(pop.1 < 2, "{pop:?}");
 }
+
+/// A site that was away for longer than tombstones stay elsewhere is told what has ended, as far as
+/// there was room to remember it.
+#[test]
+fn a_site_that_was_away_for_long_brings_nothing_back() {
+    for (records_max, has_room) in [(1_000_000, true), (15, false)] {
+        let mut sites = Sites::new();
+        sites.shards.iter_mut().for_each(|shard| shard.records.set_records_max(records_max));
+        sites.run_until(1);
+        let deleted = [0, 1, 2].map(|_| sites.create(0, (900, 900), 2));
+        sites.create(0, (9, 9), 2);
+        sites.run_until(2);
+        leave(&mut sites, &[0, 1]);
+        deleted.iter().for_each(|id| sites.delete(3, *id, 2));
+        sites.run_until(1_100);
+        assert_eq!(sites.pops.len(), 1, "{:?}", sites.pops);
+        let kept = sites.shards[2].records.counts().tombstones;
+        assert_eq!(kept, if has_room { 4 } else { 1 });
+        let early = |sites: &Sites| -> u64 {
+            sites.shards.iter().map(|shard| shard.counters.tombstones_ended_early).sum()
+        };
+        assert_eq!(early(&sites) == 0, has_room);
+        come_back(&mut sites);
+        sites.run_until(1_140);
+        assert_eq!(sites.pops.len() == 1, has_room, "{:?}", sites.pops);
+        // Everybody has heard. They end as any other.
+        sites.run_until(3_000);
+        assert!(sites.shards.iter().all(|shard| shard.records.counts().tombstones == 0));
+        sites.audit();
+    }
+}
+
+/// A node of a site is away, and its site and the other one live. Nobody holds what was deleted.
+#[test]
+fn a_node_of_a_site_that_was_away_for_long_brings_nothing_back() {
+    let mut sites = Sites::new();
+    sites.run_until(1);
+    let deleted = sites.create(0, (30, 300), 2);
+    sites.run_until(2);
+    sites.part(true);
+    sites.cut(0, true);
+    sites.frozen = &[0];
+    sites.delete(3, deleted, 2);
+    sites.run_until(400);
+    let lives = sites.pops.len();
+    sites.frozen = &[];
+    sites.part(false);
+    sites.cut(0, false);
+    sites.run_until(430);
+    assert_eq!(sites.pops.len(), lives, "{:?}", sites.pops);
+    assert!(sites.holders(deleted).is_empty());
+    sites.audit();
+}

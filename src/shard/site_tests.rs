@@ -16,7 +16,10 @@ use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::{Membership, PeerKind, View};
 use crate::timer::definition::{Definition, encode_content};
-use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy};
+use crate::timer::version::Version;
+use crate::wire::peer_message::{
+    CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy,
+};
 use crate::wire::peer_message::{decode_message, decode_result};
 use crate::wire::site_question::{SiteAnswer, SiteQuestion};
 use crate::wire::timer_action::TimerAction;
@@ -305,6 +308,43 @@ fn an_update_through_another_site_leaves_the_order_of_sites() {
     let [first, second] = sites.pops[..] else { panic!("{:?}", sites.pops) };
     assert_eq!((first.0, second.0), (15_000, 25_000), "nobody waited");
     assert!(first.1 < 2 && second.1 < 2, "the first site: {:?}", sites.pops);
+}
+
+/// It tells of a write before it knows which site took the timer first.
+#[test]
+fn an_original_that_names_its_own_site_first_leaves_the_order_of_sites() {
+    let mut sites = Sites::new();
+    let id = sites.create(0, (20, 20), 2);
+    sites.run_until(5);
+    let mut content = Vec::new();
+    encode_content("/pop", &[], b"other", &mut content);
+    for node in [2, 3] {
+        let now = sites.now(node);
+        let standing = Standing {
+            id,
+            version: Version::of_start(now.wall).0,
+            sequence: 0,
+            actives: 0,
+            list_digest: 0,
+        };
+        let copy = TimerCopy {
+            standing,
+            is_write: false,
+            replicas: Replicas::new(),
+            factor: 2,
+            sites: sites.views[2].sites(),
+            start_ms: now.mono.tick_floor().0,
+            interval_ms: 10_000,
+            repeat_for_ms: 10_000,
+            body: Some(CopyBody { authority: "host:80", content: &content }),
+        };
+        sites.handle(node, Event::Request { from: FROM, request: Request::Merge(copy) });
+        let shard = &sites.shards[node];
+        let record = shard.records.get(shard.find(id).expect("held"));
+        assert_eq!(record.interval_ms, 10_000, "the write is taken");
+        let known = shard.records.placement_of(record).sites;
+        assert_eq!(known.as_slice(), sites.views[0].sites().as_slice());
+    }
 }
 
 #[test]

@@ -10,6 +10,8 @@ use crate::base::planted::{Bug, is_planted};
 use crate::base::time::WallMs;
 
 const COUNTER_BITS: u32 = 12;
+/// By how much the counter of a version rises with a pop that makes another state.
+const POP_STEP: u64 = 64;
 
 /// When and where a write was accepted: 42 bits of wall milliseconds, 12 bits of counter, 10 bits
 /// of node instance.
@@ -140,6 +142,15 @@ impl HybridClock {
     /// within the same millisecond.
     pub fn just_above(&self, held: Version) -> Version {
         let next = of_no_start((held.0 >> NodeInstance::BITS) + 1);
+        Version(next << NodeInstance::BITS | u64::from(self.instance.get()))
+    }
+
+    /// The version of this node for the state that follows a pop of the state of `held`, where that
+    /// is another state: see [`HybridClock::just_above`]. It lies above all states that were made
+    /// from `held` without a pop, a few dozen at most, so that a pop that was made stays made.
+    /// There is room for 64 pops a millisecond.
+    pub fn after_pop(&self, held: Version) -> Version {
+        let next = of_no_start((held.0 >> NodeInstance::BITS) + POP_STEP);
         Version(next << NodeInstance::BITS | u64::from(self.instance.get()))
     }
 
@@ -290,5 +301,16 @@ mod tests {
         let a = clock(1).assign(WallMs(7), None);
         let b = clock(2).assign(WallMs(7), None);
         assert_ne!(a, b);
+    }
+
+    #[test]
+    fn a_pop_lies_above_what_was_made_without_it_and_below_a_later_write() {
+        let mut clock = clock(1);
+        let held = clock.assign(WallMs(1_000), None);
+        let replanned = (0..20).fold(held, |version, _| clock.just_above(version));
+        let popped = clock.after_pop(held);
+        assert!(popped > replanned);
+        let many = (0..60).fold(held, |version, _| clock.after_pop(version));
+        assert!(many > popped && many < clock.assign(WallMs(1_002), None));
     }
 }

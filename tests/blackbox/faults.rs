@@ -9,14 +9,14 @@ use kit::simulator::random::Stream;
 
 use super::disk;
 use super::history::{Fault, Kind, Ns, Recorder};
-use super::nodes::{CLOCK_PLACE, FULL_PLACE, MEMBERS_FIRST, Nodes, PLACES};
+use super::nodes::{CLOCK_PLACE, FULL_PLACE, Nodes};
 use super::worlds::World;
 
 /// How long the cluster may take to say that all is well after a fault.
 const SETTLES: Duration = Duration::from_secs(120);
 
 /// How often each fault comes among a hundred or so.
-const SHARES: [(Kind, u64); 8] = [
+const SHARES: [(Kind, u64); 12] = [
     (Kind::Kill, 26),
     (Kind::Freeze, 30),
     (Kind::Stop, 18),
@@ -25,6 +25,10 @@ const SHARES: [(Kind, u64); 8] = [
     (Kind::KillAll, 8),
     (Kind::Full, 6),
     (Kind::Clock, 8),
+    (Kind::KillSite, 24),
+    (Kind::EmptySite, 10),
+    (Kind::FreezeSite, 14),
+    (Kind::Cut, 30),
 ];
 
 /// Reads the name of a fault.
@@ -42,6 +46,10 @@ pub fn read_kind(name: &str) -> Result<Kind, String> {
         "kill-all" => Kind::KillAll,
         "disk" => Kind::Full,
         "clock" => Kind::Clock,
+        "kill-site" => Kind::KillSite,
+        "empty-site" => Kind::EmptySite,
+        "freeze-site" => Kind::FreezeSite,
+        "cut" => Kind::Cut,
         _ => return Err(format!("--faults: {name:?} is none of the list")),
     })
 }
@@ -65,7 +73,8 @@ impl<'a> Faults<'a> {
         is_over: &'a AtomicBool,
         wanted: &'a [Kind],
     ) -> Faults<'a> {
-        let members = (0..MEMBERS_FIRST).collect();
+        let layout = nodes.layout();
+        let members = (0..layout.sites).flat_map(|site| layout.members_first(site)).collect();
         Faults { nodes, recorder, draw, is_over, members, wanted }
     }
 
@@ -88,6 +97,10 @@ impl<'a> Faults<'a> {
                     self.settle_by_resync(Kind::Resync, node, self.recorder.clock.now());
                 }
                 Kind::Join | Kind::Leave => self.change_members(node),
+                Kind::KillSite => self.kill_site(node, Kind::KillSite),
+                Kind::EmptySite => self.kill_site(node, Kind::EmptySite),
+                Kind::FreezeSite => self.freeze_site(node),
+                Kind::Cut => self.cut(),
             }
             self.pause(500, 4_000);
         }
@@ -101,14 +114,20 @@ impl<'a> Faults<'a> {
     }
 
     /// Lets a time pass between both bounds, even if the load is over.
-    fn wait(&mut self, least_ms: u64, most_ms: u64) {
+    pub fn wait(&mut self, least_ms: u64, most_ms: u64) {
         thread::sleep(Duration::from_millis(self.draw.range(least_ms, most_ms)));
     }
 
     /// Draws the next fault from those that are wanted and can be made.
     fn draw_kind(&mut self) -> Kind {
-        let worlds = self.nodes.worlds();
+        let (worlds, layout) = (self.nodes.worlds(), self.nodes.layout());
         let can = |kind: Kind| match kind {
+            // The only node of a site is the site.
+            Kind::Kill | Kind::Freeze if layout.is_single() => false,
+            Kind::Stop if layout.is_single() => worlds.has(World::Journal),
+            Kind::Join | Kind::Leave => !layout.has_sites(),
+            Kind::KillSite => layout.has_sites() && worlds.has(World::Journal),
+            Kind::EmptySite | Kind::FreezeSite | Kind::Cut => layout.has_sites(),
             Kind::KillAll => worlds.has(World::Journal),
             Kind::Full => worlds.has(World::Disk) && self.members.contains(&FULL_PLACE),
             Kind::Clock => worlds.has(World::Clocks) && self.members.contains(&CLOCK_PLACE),
@@ -234,8 +253,9 @@ impl<'a> Faults<'a> {
     /// Lets a member leave, or a node that left come back, so that there are three or four members.
     fn change_members(&mut self, node: usize) {
         let from = self.recorder.clock.now();
-        if self.members.len() < PLACES {
-            let absent = (0..PLACES).find(|place| !self.members.contains(place));
+        let places = self.nodes.layout().places();
+        if self.members.len() < places {
+            let absent = (0..places).find(|place| !self.members.contains(place));
             let absent = absent.expect("fewer than all");
             if self.draw.chance(50) {
                 self.nodes.spawn_alone(absent);
@@ -273,17 +293,28 @@ impl<'a> Faults<'a> {
         }
     }
 
-    fn settle_by_resync(&mut self, kind: Kind, node: usize, from: Ns) {
+    pub fn settle_by_resync(&mut self, kind: Kind, node: usize, from: Ns) {
         let place = self.record(kind, node, from);
-        let at = self.members[0];
-        self.order(at, &["resync", "--timeout", "60"]);
-        self.order(at, &["status"]);
+        for at in self.heads(None) {
+            self.order(at, &["resync", "--timeout", "60"]);
+            self.order(at, &["status"]);
+        }
         self.recorder.with(|history| history.faults[place].settled = self.recorder.clock.now());
     }
 
+    /// Returns a member of each site, another one than this if there is one.
+    fn heads(&self, but: Option<usize>) -> Vec<usize> {
+        let layout = self.nodes.layout();
+        let head = |site| {
+            let of_site = || self.members.iter().filter(|member| layout.site(**member) == site);
+            let other = of_site().find(|member| Some(**member) != but);
+            other.or_else(|| of_site().next()).copied()
+        };
+        (0..layout.sites).filter_map(head).collect()
+    }
+
     fn settle(&mut self, node: usize) {
-        let at = *self.members.iter().find(|member| **member != node).expect("another member");
-        self.order(at, &["status"]);
+        self.heads(Some(node)).into_iter().for_each(|at| self.order(at, &["status"]));
         let now = self.recorder.clock.now();
         self.recorder.with(|history| {
             let open = history.faults.iter_mut().filter(|fault| fault.settled == Ns::MAX);
@@ -291,7 +322,7 @@ impl<'a> Faults<'a> {
         });
     }
 
-    fn record(&self, kind: Kind, node: usize, from: Ns) -> usize {
+    pub fn record(&self, kind: Kind, node: usize, from: Ns) -> usize {
         let until = self.recorder.clock.now();
         self.recorder.with(|history| {
             history.faults.push(Fault { kind, node, from, until, settled: Ns::MAX });

@@ -3,6 +3,8 @@
 use std::sync::Mutex;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use super::network::Layout;
+
 /// Nanoseconds since the run began.
 pub type Ns = u64;
 
@@ -260,6 +262,14 @@ pub enum Kind {
     Full,
     /// The wall clock of a node is wrong.
     Clock,
+    /// All nodes of a site, at one moment. They come back with their journals.
+    KillSite,
+    /// The same. They come back with nothing.
+    EmptySite,
+    /// All nodes of a site get no time.
+    FreezeSite,
+    /// Packets between two sites are lost, in one direction or both.
+    Cut,
 }
 
 /// A fault or an order, from its first effect until all was well again.
@@ -284,6 +294,7 @@ pub struct Counted {
 /// A whole run.
 pub struct History {
     pub clock: Clock,
+    pub layout: Layout,
     pub timers: Vec<Timer>,
     pub pops: Vec<Pop>,
     pub faults: Vec<Fault>,
@@ -298,9 +309,10 @@ pub struct History {
 }
 
 impl History {
-    pub fn new(clock: Clock) -> History {
+    pub fn new(clock: Clock, layout: Layout) -> History {
         History {
             clock,
+            layout,
             timers: Vec::new(),
             pops: Vec::new(),
             faults: Vec::new(),
@@ -320,8 +332,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    pub fn new(clock: Clock) -> Recorder {
-        Recorder { clock, history: Mutex::new(History::new(clock)) }
+    pub fn new(clock: Clock, layout: Layout) -> Recorder {
+        Recorder { clock, history: Mutex::new(History::new(clock, layout)) }
     }
 
     pub fn with<T>(&self, change: impl FnOnce(&mut History) -> T) -> T {
@@ -336,6 +348,9 @@ impl Recorder {
     }
 
     pub fn take(&self) -> History {
-        self.with(|history| std::mem::replace(history, History::new(self.clock)))
+        self.with(|history| {
+            let none = History::new(self.clock, history.layout);
+            std::mem::replace(history, none)
+        })
     }
 }

@@ -8,6 +8,7 @@ use super::history::{
 };
 use super::judge_actions;
 use super::judge_letters;
+use super::judge_sites::{is_emptied, known_at, known_from, run_elsewhere, was_undone, were_apart};
 
 /// How long after an event this process may see it on a busy machine.
 pub const SLACK: Ns = SECOND;
@@ -141,14 +142,18 @@ fn is_meant(history: &History, pop: &Pop, found: &mut Vec<Violation>) {
     }
     let runs = timer.actions_on(pop.write).filter(|action| action.act == Act::RunNow);
     let run = runs.map(|action| action.sent).min().unwrap_or(Ns::MAX);
+    let run = run.min(run_elsewhere(history, timer, pop.write));
     let drift = if matches!(write.wish, Wish::Cron { .. }) { DRIFT } else { 0 };
     let due_min = due.min(run).saturating_sub(drift);
     if pop.at < due_min {
         let early_us = (due_min - pop.at) / 1_000;
         broken("never early", format!("{pop:?} is at least {early_us} us early"));
     }
-    let later = timer.writes.iter().skip(pop.write + 1).filter_map(Write::acknowledged);
+    let later = (pop.write + 1..timer.writes.len())
+        .filter(|index| !was_undone(history, timer, *index))
+        .filter_map(|index| timer.writes[index].acknowledged());
     let Some(replaced) = later.min() else { return };
+    let replaced = known_from(history, replaced);
     let grace = SLACK + stalled(history, replaced, pop.at);
     let is_excused = is_tainted(timer, pop.write + 1) || was_frozen_with(history, write, pop);
     if pop.at > replaced + grace && !is_excused {
@@ -181,7 +186,8 @@ impl Case<'_> {
     fn required(&self, now: Ns) -> Vec<(usize, u64, Ns)> {
         let mut required = Vec::new();
         for (index, write) in self.timer.writes.iter().enumerate() {
-            if write.acknowledged().is_none() || is_tainted(self.timer, index) {
+            let is_undone = was_undone(self.history, self.timer, index);
+            if write.acknowledged().is_none() || is_undone || is_tainted(self.timer, index) {
                 continue;
             }
             let replaced = self.timer.replaced_from(index);
@@ -245,7 +251,11 @@ impl Case<'_> {
     fn none_lost(&self, found: &mut Vec<Violation>) {
         let now = self.history.ended.saturating_sub(LOST_AFTER);
         for (write, sequence, due) in self.required(now) {
-            if !self.came(write, sequence) {
+            // "Tried until the next pop is due, then counted as given up": the callback server had
+            // no time to answer.
+            let is_unanswered = is_soon_given_up(&self.timer.writes[write])
+                && stalled(self.history, due.saturating_sub(2 * SECOND), due + 4 * SECOND) > SECOND;
+            if !self.came(write, sequence) && !is_unanswered {
                 let what = format!("pop {sequence} of write {write} never came");
                 self.broken(found, "none lost", due, what);
             }
@@ -263,6 +273,7 @@ impl Case<'_> {
             let is_ruled = matches!(write.wish, Wish::Timer { is_ruled: true, .. });
             let is_excused = pops.iter().any(|pop| was_under_way(self.history, write, pop))
                 || !is_answered
+                || were_apart(self.history, pops[0].at.saturating_sub(SECOND), pops[1].at)
                 || was_acted_on
                 || (is_ruled && !self.is_calm(pops[0].at, pops[1].at));
             if !is_excused {
@@ -282,8 +293,9 @@ impl Case<'_> {
         for pop in pops {
             let Some(write) = self.timer.writes.get(pop.write) else { continue };
             let highest = last.entry(pop.write).or_default();
-            let is_excused =
-                was_under_way(self.history, write, pop) || write.outcome != Outcome::Acknowledged;
+            let is_excused = was_under_way(self.history, write, pop)
+                || were_apart(self.history, write.sent, pop.at)
+                || write.outcome != Outcome::Acknowledged;
             if pop.sequence < *highest && !is_excused {
                 let what = format!("{} of write {} after {highest}", pop.sequence, pop.write);
                 self.broken(found, "sequence numbers never fall", pop.at, what);
@@ -302,6 +314,11 @@ impl Case<'_> {
                 continue;
             };
             let Some(acknowledged) = done[index].acknowledged() else { continue };
+            let is_known = read.sent >= known_at(self.history, read.via, done[index])
+                && !was_undone(self.history, self.timer, index);
+            if !is_known || is_emptied(self.history, read.via, read.sent) {
+                continue;
+            }
             if let Some(what) = self.wrong_in(read, index, done[index], acknowledged) {
                 let what = format!("GET through node {}: {what}", read.via);
                 self.broken(found, "GET tells the last write", read.ended, what);
@@ -342,7 +359,8 @@ impl Case<'_> {
             return None;
         }
         let last_pop = self.deliveries.get(self.number, index, pops).first()?;
-        let is_over = read.sent > last_pop.at.max(acknowledged) + 5 * SECOND;
+        let over = known_from(self.history, last_pop.at.max(acknowledged));
+        let is_over = read.sent > over + 5 * SECOND;
         (status == 200 && is_over).then(|| {
             let since_ms = (read.sent - last_pop.at) / MS;
             format!("200, {since_ms} ms after the last pop of write {index}")
@@ -388,6 +406,16 @@ impl Case<'_> {
     }
 }
 
+/// Reports whether a pop of this write is given up when its callback server is away for a second or
+/// two, because the next pop is due.
+fn is_soon_given_up(write: &Write) -> bool {
+    match write.wish {
+        Wish::Cron { every_s, .. } => every_s <= 3,
+        Wish::Timer { interval_ms, pops, .. } => pops > 1 && interval_ms <= 3_000,
+        Wish::Letter { .. } | Wish::Delete => false,
+    }
+}
+
 /// Reports whether no fault was near this time.
 pub fn is_calm(history: &History, from: Ns, until: Ns) -> bool {
     let overlaps = |fault: &Fault| {
@@ -408,12 +436,20 @@ pub fn is_tainted(timer: &Timer, index: usize) -> bool {
 
 /// "A pop whose callback was under way as it died", "a pop that it was about to make as it froze".
 pub fn was_under_way(history: &History, write: &Write, pop: &Pop) -> bool {
-    was_being_made(history, write, pop, &[Kind::Kill, Kind::KillAll, Kind::Freeze])
+    const KINDS: [Kind; 6] = [
+        Kind::Kill,
+        Kind::KillAll,
+        Kind::Freeze,
+        Kind::KillSite,
+        Kind::EmptySite,
+        Kind::FreezeSite,
+    ];
+    was_being_made(history, write, pop, &KINDS)
 }
 
 /// Reports whether a frozen node was about to make the pop, which then comes when the node wakes.
 pub fn was_frozen_with(history: &History, write: &Write, pop: &Pop) -> bool {
-    was_being_made(history, write, pop, &[Kind::Freeze])
+    was_being_made(history, write, pop, &[Kind::Freeze, Kind::FreezeSite])
 }
 
 fn was_being_made(history: &History, write: &Write, pop: &Pop, kinds: &[Kind]) -> bool {

@@ -3,6 +3,7 @@
 
 use super::history::{Act, History, MS, Ns, Outcome, Pop, SECOND, Timer, TimerNumber, Wish};
 use super::judge::{LOST_AFTER, SLACK, Violation, is_calm, is_tainted, stalled, was_frozen_with};
+use super::judge_sites::known_from;
 
 /// How long after the answer to an order the other nodes follow a rule, when nothing fails.
 const TOLD: Ns = 2 * SECOND;
@@ -62,7 +63,9 @@ pub fn pauses_are_kept(history: &History, number: TimerNumber, found: &mut Vec<V
         for pop in history.pops.iter().filter(is_of_it) {
             let grace = SLACK + stalled(history, pause.ended, pop.at);
             let write = &timer.writes[index];
-            if pop.at > pause.ended + grace && !was_frozen_with(history, write, pop) {
+            if pop.at > known_from(history, pause.ended) + grace
+                && !was_frozen_with(history, write, pop)
+            {
                 let late_ms = (pop.at - pause.ended) / MS;
                 let what = format!("{pop:?} came {late_ms} ms after a pause was acknowledged");
                 let (rule, timer, at) = ("a paused timer does not pop", Some(number), pop.at);

@@ -6,6 +6,7 @@ use super::history::{
     Read, RulePause, SECOND, Timer, Wish, Write,
 };
 use super::judge::judge;
+use super::network::Layout;
 
 /// Breaks a promise in a history that keeps it.
 type Break = fn(&mut History);
@@ -72,6 +73,7 @@ pub fn run() {
         assert!(rules(&history).contains(&rule), "{rule}: found {:?}", rules(&history));
     }
     excuses_are_those_of_the_page();
+    sites_may_differ_until_they_have_told_each_other();
 }
 
 /// A doubled pop is excused if a node was killed just then, but not if a node stopped in order.
@@ -87,6 +89,62 @@ fn excuses_are_those_of_the_page() {
         let doubled = doubles.iter().any(|violation| violation.rule == "none doubled");
         assert_eq!(doubled, !is_excused, "{kind:?}: {doubles:?}");
     }
+}
+
+/// What one site has done binds the others 2 s later, or when all is well again after a cut.
+fn sites_may_differ_until_they_have_told_each_other() {
+    let layout: Layout = "2x2".parse().expect("sites");
+    let cut = |from_ms: u64, until_ms: u64| {
+        let (from, until) = (from_ms * MS, until_ms * MS);
+        Fault { kind: Kind::Cut, node: 0, from, until, settled: until + SECOND }
+    };
+    let found = |change: &dyn Fn(&mut History)| {
+        let mut history = History { layout, ..good() };
+        change(&mut history);
+        history.pops.sort_by_key(|pop| pop.at);
+        judge(&history, false).iter().map(|violation| violation.rule).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&|_| {}), Vec::<&str>::new());
+    // The timer was deleted at 2 s.
+    let late = "nothing pops after a later write";
+    let pops_at = |history: &mut History, ms| {
+        history.timers[1].writes[0].wish =
+            Wish::Timer { interval_ms: 3_500, pops: 1, factor: 2, is_ruled: false };
+        history.pops.push(pop(1, 0, 1, ms));
+    };
+    assert_eq!(found(&|history| pops_at(history, 3_600)), Vec::<&str>::new());
+    assert_eq!(found(&|history| pops_at(history, 6_000)), [late]);
+    let pops_in_cut = |history: &mut History, ms| {
+        history.faults.push(cut(1_500, 7_000));
+        pops_at(history, ms);
+    };
+    assert_eq!(found(&|history| pops_in_cut(history, 7_900)), Vec::<&str>::new());
+    assert_eq!(found(&|history| pops_in_cut(history, 12_000)), [late]);
+    let pops_twice = |history: &mut History| history.pops.push(pop(0, 0, 2, 8_001));
+    assert_eq!(found(&pops_twice), ["none doubled", "sequence numbers never fall"]);
+    let in_cut = |history: &mut History| {
+        history.faults.push(cut(3_000, 5_000));
+        pops_twice(history);
+    };
+    assert_eq!(found(&in_cut), Vec::<&str>::new());
+    // A client pauses what a site holds that does not know the last write.
+    let is_undone = |history: &mut History, via| {
+        let wish = Wish::Timer { interval_ms: 50_000, pops: 1, factor: 2, is_ruled: false };
+        history.timers[2].writes.push(write(wish, 2_000));
+        let pause = Action { via, write: 1, ..action(Act::Pause, 2_500) };
+        history.timers[2].actions.push(pause);
+        history.timers[2].reads.push(get(9_000, 200, Some(0)));
+    };
+    assert_eq!(found(&|history| is_undone(history, 2)), Vec::<&str>::new());
+    let both = [late, "GET tells the last write"];
+    assert_eq!(found(&|history| is_undone(history, 1)), both);
+    // The other site does not know the delete yet.
+    let reads = |history: &mut History, via, ms| {
+        history.timers[1].reads.push(Read { via, ..get(ms, 200, Some(0)) });
+    };
+    assert_eq!(found(&|history| reads(history, 2, 2_500)), Vec::<&str>::new());
+    assert_eq!(found(&|history| reads(history, 1, 2_500)), ["GET tells the last write"]);
+    assert_eq!(found(&|history| reads(history, 2, 4_500)), ["GET tells the last write"]);
 }
 
 /// Returns a history of two timers: one pops three times, the other is deleted before it pops.
@@ -115,7 +173,7 @@ fn good() -> History {
             Pop { status: 500, ..pop(3, 0, 1, 5_002) },
         ],
         ended: 60 * SECOND,
-        ..History::new(Clock::start())
+        ..History::new(Clock::start(), Layout::default())
     }
 }
 

@@ -4,6 +4,7 @@ use super::history::{
     Handling, History, LetterUse, MS, Ns, Outcome, Pop, SECOND, Timer, TimerNumber,
 };
 use super::judge::{LOST_AFTER, Violation, is_calm, is_tainted, was_under_way};
+use super::judge_sites::{known_from, were_apart};
 
 /// How long after the only attempt at its pop a dead letter is there, when nothing fails.
 const KEPT: Ns = 5 * SECOND;
@@ -60,7 +61,9 @@ impl Letter<'_> {
         let attempts = self.callbacks().filter(|pop| pop.replay == 0 && pop.at < request.sent);
         match (&request.outcome, ends.next()) {
             (Outcome::Acknowledged, Some(end)) if end.outcome == Outcome::Acknowledged => {
+                let is_known = known_from(self.history, end.ended) <= request.sent;
                 let is_over = end.handling == Handling::Delete || self.was_replayed(request);
+                let is_over = is_over && is_known;
                 let what = || format!("200 after {:?} at node {}", end.handling, end.via);
                 is_over.then(|| ("a dead letter is used once", what()))
             }
@@ -71,7 +74,7 @@ impl Letter<'_> {
                     is_calm(self.history, request.sent, request.ended),
                 );
                 let patience = if is_calm { KEPT } else { LOST_AFTER };
-                let is_late = request.sent > last + patience && is_quiet;
+                let is_late = request.sent > known_from(self.history, last) + patience && is_quiet;
                 let what = || format!("404, {} ms after its attempt", (request.sent - last) / MS);
                 is_late.then(|| ("a dead letter is kept", what()))
             }
@@ -99,6 +102,7 @@ impl Letter<'_> {
         }
         let write = &self.timer.writes[self.index];
         let is_excused = !is_calm(self.history, replay.sent, pops[pops.len() - 1].at)
+            || were_apart(self.history, replay.sent, pops[pops.len() - 1].at)
             || pops.iter().any(|pop| was_under_way(self.history, write, pop));
         let what = || format!("{} callbacks of one replay", pops.len());
         (pops.len() > 1 && !is_excused).then(|| ("a replay is made once", what()))

@@ -12,11 +12,14 @@ mod judge;
 mod judge_actions;
 mod judge_checks;
 mod judge_letters;
+mod judge_sites;
+mod network;
 mod nodes;
 mod operator;
 mod options;
 mod run;
 mod sink;
+mod site_faults;
 mod workload;
 mod worlds;
 

@@ -17,11 +17,9 @@ use kit::until::until;
 use tempfile::TempDir;
 
 use super::client::Client;
+use super::network::{Layout, Network};
 use super::worlds::{World, Worlds};
 
-/// How many places a cluster has: 127.0.0.61 to 127.0.0.64. Three are members at first.
-pub const PLACES: usize = 4;
-pub const MEMBERS_FIRST: usize = 3;
 /// The place whose disk fills up, and the one whose wall clock is set.
 pub const FULL_PLACE: usize = 1;
 pub const CLOCK_PLACE: usize = 2;
@@ -34,6 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// All nodes. Dropping the value ends them.
 pub struct Nodes {
     folder: Option<TempDir>,
+    layout: Layout,
+    network: Network,
     port: u16,
     admin_port: u16,
     binary: PathBuf,
@@ -45,9 +45,10 @@ pub struct Nodes {
     clock: Option<WrongClock>,
     processes: Mutex<Vec<Option<Child>>>,
     /// Members that take requests. Clients know these.
-    serving: [AtomicBool; PLACES],
-    /// Nodes that run as a cluster of their own. No client sends requests to them.
-    strangers: [AtomicBool; PLACES],
+    serving: Vec<AtomicBool>,
+    /// Nodes to which no client sends requests: they run as a cluster of their own, or are about to
+    /// lose what they hold.
+    strangers: Vec<AtomicBool>,
 }
 
 impl Drop for Nodes {
@@ -64,8 +65,15 @@ impl Drop for Nodes {
 impl Nodes {
     /// Starts the first members. A world for which this machine lacks something is left out, and
     /// a line says so.
-    pub fn start(binary: PathBuf, worlds: Worlds) -> Nodes {
-        let hosts: Vec<_> = (0..PLACES).map(host).collect();
+    ///
+    /// # Errors
+    ///
+    /// What this machine lacks for several sites.
+    pub fn start(binary: PathBuf, worlds: Worlds, layout: Layout) -> Result<Nodes, String> {
+        let network = Network::of(layout)?;
+        // Nobody else is on the networks of sites.
+        let hosts = if layout.has_sites() { vec![network.sinks] } else { network.hosts.clone() };
+        let none = || (0..layout.places()).map(|_| AtomicBool::new(false)).collect();
         let folder = tempfile::Builder::new().prefix("chronos-blackbox-").tempdir().expect("room");
         let wants = |world| worlds.has(world);
         let clock = wants(World::Clocks).then(|| WrongClock::right(&folder.path().join("clock")));
@@ -77,23 +85,41 @@ impl Nodes {
             disk: disk.flatten(),
             clock: clock.flatten(),
             folder: Some(folder),
+            layout,
+            network,
             port: ports::free_port(&hosts),
             admin_port: ports::free_port(&hosts),
             binary,
-            processes: Mutex::new((0..PLACES).map(|_| None).collect()),
-            serving: [const { AtomicBool::new(false) }; PLACES],
-            strangers: [const { AtomicBool::new(false) }; PLACES],
+            processes: Mutex::new((0..layout.places()).map(|_| None).collect()),
+            serving: none(),
+            strangers: none(),
         };
         nodes.leave_out(World::Clocks, nodes.clock.is_none(), "faketime is not installed");
         nodes.leave_out(World::Disk, nodes.disk.is_none(), "a mount is not allowed, or no journal");
         if worlds.has(World::Tls) {
             nodes.make_certificates();
         }
-        let members: Vec<usize> = (0..MEMBERS_FIRST).collect();
-        members.iter().for_each(|place| nodes.write(*place, &members, &[]));
-        members.iter().for_each(|place| nodes.spawn(*place));
-        members.iter().for_each(|place| nodes.await_ready(*place));
-        nodes
+        let sites: Vec<_> = (0..layout.sites).map(|site| layout.members_first(site)).collect();
+        for members in &sites {
+            members.iter().for_each(|place| nodes.write(*place, members, &[]));
+        }
+        sites.iter().flatten().for_each(|place| nodes.spawn(*place));
+        sites.iter().flatten().for_each(|place| nodes.await_ready(*place));
+        Ok(nodes)
+    }
+
+    /// Returns where the nodes are.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Returns the networks of the sites.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    fn host(&self, place: usize) -> IpAddr {
+        self.network.hosts[place]
     }
 
     fn leave_out(&mut self, world: World, is_lacking: bool, why: &str) {
@@ -106,8 +132,8 @@ impl Nodes {
     fn make_certificates(&self) {
         let mut made = command(&self.binary);
         made.args(["cluster", "certs", "--out"]).arg(self.path("pki")).env_clear();
-        for place in 0..PLACES {
-            made.args(["--node", &host(place).to_string()]);
+        for host in &self.network.hosts {
+            made.args(["--node", &host.to_string()]);
         }
         let ended = made.output_tied().expect("the binary runs");
         assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
@@ -129,19 +155,19 @@ impl Nodes {
     }
 
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        (0..PLACES).map(|place| SocketAddr::new(host(place), self.port)).collect()
+        self.network.hosts.iter().map(|host| SocketAddr::new(*host, self.port)).collect()
     }
 
     pub fn admins(&self) -> Vec<SocketAddr> {
-        (0..PLACES).map(|place| self.admin(place)).collect()
+        (0..self.layout.places()).map(|place| self.admin(place)).collect()
     }
 
     fn admin(&self, place: usize) -> SocketAddr {
-        SocketAddr::new(host(place), self.admin_port)
+        SocketAddr::new(self.host(place), self.admin_port)
     }
 
     pub fn name(&self, place: usize) -> String {
-        SocketAddr::new(host(place), self.port).to_string()
+        SocketAddr::new(self.host(place), self.port).to_string()
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -167,7 +193,7 @@ impl Nodes {
             text += &format!("[journal]\ndata_dir = \"{}\"\n\n", self.data_dir(place).display());
         }
         if self.worlds.has(World::Tls) {
-            let of = |end| self.path("pki").join(format!("{}.{end}", host(place)));
+            let of = |end| self.path("pki").join(format!("{}.{end}", self.host(place)));
             let (cert, key) = (of("pem"), of("key"));
             text +=
                 &format!("[tls]\ncert = \"{}\"\nkey = \"{}\"\n\n", cert.display(), key.display());
@@ -181,14 +207,14 @@ impl Nodes {
             let names: Vec<_> = places.iter().map(|place| format!("\"{}\"", of(*place))).collect();
             names.join(", ")
         };
-        let every: Vec<usize> = (0..PLACES).collect();
+        let every = self.layout.places_of(self.layout.site(place));
         let mut text = format!(
             "[node]\nlisten = \"{}\"\nshards = 2\npin = false\ninstance_id = {}\n\
              {}[admin]\nlisten = \"{}\"\n\n{}[cluster]\nadmin_addresses = [{}]\n",
             self.name(place),
             place + 1,
             match self.worlds.has(World::Tls) {
-                true => format!("listen_tls = \"{}:{}\"\n\n", host(place), self.tls_port),
+                true => format!("listen_tls = \"{}:{}\"\n\n", self.host(place), self.tls_port),
                 false => String::new(),
             },
             self.admin(place),
@@ -203,17 +229,44 @@ impl Nodes {
             text += &format!("nodes = [{}]\n", list(&|place| self.name(place), members));
             text += &format!("joining = [{}]\n", list(&|place| self.name(place), joining));
         }
+        if self.layout.has_sites() {
+            text += &self.lines_of_sites(self.layout.site(place));
+        }
         fs::write(self.file(place, "toml"), text).expect("a file in the run's folder");
+    }
+
+    /// Returns what nodes of a site know of the others: two nodes of each.
+    fn lines_of_sites(&self, own: usize) -> String {
+        let others = (0..self.layout.sites).filter(|site| *site != own);
+        let known = others.flat_map(|site| {
+            let places = self.layout.places_of(site).into_iter().take(2);
+            places.map(move |place| format!("\"site{site}={}\"", self.name(place)))
+        });
+        let known: Vec<String> = known.collect();
+        let known = known.join(", ");
+        format!("\n[sites]\nlocal = \"site{own}\"\nremote = [{known}]\nreplicate_across = true\n")
+    }
+
+    /// Loses what a node that does not run has on its disk.
+    pub fn lose_journal(&self, place: usize) {
+        // Without journals there is nothing to lose.
+        let _ = fs::remove_dir_all(self.data_dir(place));
     }
 
     /// Starts a node with the file that it has.
     pub fn spawn(&self, place: usize) {
         let log = File::options().create(true).append(true).open(self.file(place, "log"));
         let log = log.expect("a file in the run's folder");
-        let process = command(&self.binary)
+        let mut words = self.network.starter(place);
+        words.push(self.binary.display().to_string());
+        let process = command(&words[0])
+            .args(&words[1..])
             .arg("--config")
             .arg(self.file(place, "toml"))
             .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            // The networks of sites are this run's alone.
+            .envs(self.layout.has_sites().then_some(("CHRONOS_AUTH_INSECURE_OPEN", "true")))
             .envs(
                 self.clock
                     .iter()
@@ -275,10 +328,17 @@ impl Nodes {
 
     /// Returns the members that clients use.
     pub fn serving(&self) -> Vec<usize> {
-        (0..PLACES).filter(|place| self.serving[*place].load(Ordering::SeqCst)).collect()
+        (0..self.layout.places())
+            .filter(|place| self.serving[*place].load(Ordering::SeqCst))
+            .collect()
     }
 
-    /// Reports whether a node runs as a cluster of its own.
+    /// Notes whether no client is to send requests to a node.
+    pub fn set_stranger(&self, place: usize, is_stranger: bool) {
+        self.strangers[place].store(is_stranger, Ordering::SeqCst);
+    }
+
+    /// Reports whether no client sends requests to a node.
     pub fn is_stranger(&self, place: usize) -> bool {
         self.strangers[place].load(Ordering::SeqCst)
     }
@@ -358,21 +418,17 @@ impl Nodes {
             let last = lines[lines.len().saturating_sub(12)..].join("\n");
             format!("-- node {place} said last:\n{last}\n")
         };
-        (0..PLACES).map(read).collect()
+        (0..self.layout.places()).map(read).collect()
     }
 
     /// Reports whether a node's log has a panic.
     pub fn panicked(&self) -> bool {
         let text = |place| fs::read_to_string(self.file(place, "log")).unwrap_or_default();
-        (0..PLACES).any(|place| text(place).contains("panicked"))
+        (0..self.layout.places()).any(|place| text(place).contains("panicked"))
     }
 
     /// Keeps the folder with files and logs, and returns its path.
     pub fn keep(&mut self) -> PathBuf {
         self.folder.take().expect("kept once").keep()
     }
-}
-
-fn host(place: usize) -> IpAddr {
-    IpAddr::from([127, 0, 0, 61 + place as u8])
 }

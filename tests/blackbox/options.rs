@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::faults::read_kind;
 use super::history::Kind;
-use super::worlds::Worlds;
+use super::network::Layout;
+use super::worlds::{World, Worlds};
 
 const HELP: &str = "\
 A black-box checker: starts real nodes, writes timers through random ones, kills, freezes, stops,
@@ -17,11 +18,15 @@ removes and adds nodes, and holds every answer, every pop and every GET against 
   --seconds N    how long writes and faults go on (default 20; the end takes some 25 s more)
   --seed N       what is drawn: timers, writes, faults (default 1)
   --seeds N      so many runs, one after the other, from --seed on (default 1)
+  --sites NxM    N sites of M nodes each, such as 2x2 or 3x1, each on a network of its own (as root):
+                 whole sites are killed, frozen and cut off as well. Not with disk, clocks or rules:
+                 a site's rules are its own, and its clock orders its writes
   --factor N     replication factor of all timers, 1 to 3 (default: 2 or 3, drawn for each timer)
   --binary PATH  the binary to check (default: the one that cargo built)
   --lateness     also fail where a pop without a fault near it comes more than 100 ms late
   --calm         no faults
-  --faults LIST  only these: kill, freeze, stop, resync, members, kill-all, disk, clock
+  --faults LIST  only these: kill, freeze, stop, resync, members, kill-all, disk, clock, kill-site,
+                 empty-site (it comes back without its disks), freeze-site, cut
                  (default: all that the machine and --with allow)
   --with LIST    what there is besides plain timers, with commas between: all, none, or some of
                  journal  nodes keep timers on disk; all nodes are killed at one moment
@@ -45,6 +50,7 @@ pub struct Options {
     pub seed: u64,
     pub seeds: u64,
     pub factor: Option<u8>,
+    pub layout: Layout,
     pub binary: PathBuf,
     pub judges_lateness: bool,
     pub is_calm: bool,
@@ -66,6 +72,7 @@ impl Options {
             seed: 1,
             seeds: 1,
             factor: None,
+            layout: Layout::default(),
             binary: PathBuf::from(env!("CARGO_BIN_EXE_chronos")),
             judges_lateness: false,
             is_calm: false,
@@ -81,6 +88,10 @@ impl Options {
                 "--seed" => options.seed = whole(&word, words.next()),
                 "--seeds" => options.seeds = whole(&word, words.next()).max(1),
                 "--factor" => options.factor = Some(whole(&word, words.next()).clamp(1, 3) as u8),
+                "--sites" => {
+                    let text = words.next().unwrap_or_default();
+                    options.layout = text.parse().unwrap_or_else(|error: String| end(&error));
+                }
                 "--binary" => match words.next() {
                     Some(path) => options.binary = PathBuf::from(path),
                     None => end(&format!("{word} takes a path")),
@@ -108,6 +119,10 @@ impl Options {
                 flag if flag.starts_with('-') => end(&format!("{flag}: no such option")),
                 filter => options.filters.push(filter.to_owned()),
             }
+        }
+        if options.layout.has_sites() {
+            let apart = [World::Disk, World::Clocks, World::Rules];
+            options.worlds = apart.into_iter().fold(options.worlds, Worlds::without);
         }
         options
     }

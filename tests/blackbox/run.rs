@@ -41,9 +41,15 @@ impl Drop for Ends<'_> {
 /// Runs one seed. Returns whether no rule was violated.
 pub fn run(options: &Options, seed: u64) -> bool {
     let clock = Clock::start();
-    let recorder = Arc::new(Recorder::new(clock));
-    let nodes = Nodes::start(options.binary.clone(), options.worlds);
-    let sinks = Sinks::start(&recorder);
+    let recorder = Arc::new(Recorder::new(clock, options.layout));
+    let nodes = match Nodes::start(options.binary.clone(), options.worlds, options.layout) {
+        Ok(nodes) => nodes,
+        Err(why) => {
+            println!("no network namespaces (root and `ip` are needed): {why}");
+            return false;
+        }
+    };
+    let sinks = Sinks::start(&recorder, nodes.network().sinks);
     let (is_over, is_ended) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
         // Whatever ends the run ends its threads.
@@ -173,7 +179,8 @@ fn count_copies(nodes: &Nodes, recorder: &Recorder) {
             if let Some(factor) = last.wish.factor()
                 && last.wish.outlasts_the_run()
             {
-                expected += u64::from(factor).min(serving.len() as u64);
+                let of_site = (serving.len() / nodes.layout().sites) as u64;
+                expected += u64::from(factor).min(of_site) * nodes.layout().sites as u64;
             }
         }
         (expected, is_sure)

@@ -2,7 +2,7 @@
 //! every attempt but replays at those that are to become dead letters.
 
 use std::collections::HashSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use kit::callbacks::{Callback, Reaction, serve};
@@ -29,7 +29,7 @@ const ENDS: [(Manner, &str); 4] = [
     (Manner::Takes, ""),
 ];
 
-/// Callback servers on free ports of 127.0.0.1, with a thread per connection.
+/// Callback servers on free ports, with a thread per connection.
 #[derive(Clone, Copy)]
 pub struct Sinks {
     pub free: SocketAddr,
@@ -38,11 +38,10 @@ pub struct Sinks {
 }
 
 impl Sinks {
-    pub fn start(recorder: &Arc<Recorder>) -> Sinks {
+    pub fn start(recorder: &Arc<Recorder>, host: IpAddr) -> Sinks {
         let start = || {
             let (recorder, refused) = (recorder.clone(), Mutex::new(HashSet::new()));
-            let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
-            serve(anywhere, move |callback| take(callback, &recorder, &refused)).0
+            serve(SocketAddr::new(host, 0), move |callback| take(callback, &recorder, &refused)).0
         };
         Sinks { free: start(), ruled: start() }
     }
@@ -55,6 +54,11 @@ fn take(
 ) -> Reaction {
     let (head, at) = (&callback.head, recorder.clock.now());
     let Some((timer, write, manner, sequence, replay)) = parse(head) else {
+        // Clients run no calendars, but a site may hold one that does not know the next write yet.
+        let is_run = header(head, "X-Due-Time").is_some() && head.contains("/moments ");
+        if is_run && recorder.with(|history| history.layout.has_sites()) {
+            return Reaction::Status(200);
+        }
         recorder.with(|history| history.troubles.push((at, format!("callback: {head:?}"))));
         return Reaction::BytesThenClose(Vec::new());
     };

@@ -12,7 +12,7 @@ use super::client::{Answer, Client, Failure};
 use super::history::{
     Act, Action, Handling, LONG_MS, LetterUse, Outcome, Read, Recorder, TimerNumber, Wish, Write,
 };
-use super::nodes::{Nodes, PLACES};
+use super::nodes::Nodes;
 use super::sink::{self, Manner, Sinks};
 use super::worlds::World;
 
@@ -143,7 +143,10 @@ impl<'a> Worker<'a> {
     fn node(&mut self) -> usize {
         let serving = self.nodes.serving();
         if self.is_bold || serving.is_empty() {
-            let place = self.draw.range(0, PLACES as u64 - 2) as usize;
+            let layout = self.nodes.layout();
+            // The last place of a cluster without other sites is a member for a time only.
+            let places = layout.places() - usize::from(!layout.has_sites());
+            let place = self.draw.range(0, places as u64 - 1) as usize;
             if !self.nodes.is_stranger(place) || serving.is_empty() {
                 return place;
             }
@@ -367,6 +370,7 @@ impl<'a> Worker<'a> {
         };
         let ended = self.recorder.clock.now();
         let write = Write { wish: Wish::Delete, via, sent, ended, outcome };
+        let layout = self.nodes.layout();
         let is_of_job = |owned: &&mut Owned| {
             owned.tag == tag && !matches!(owned.wish, Some(Wish::Letter { .. }))
         };
@@ -374,8 +378,16 @@ impl<'a> Worker<'a> {
         for owned in all.filter(is_of_job) {
             (owned.is_deleted, owned.is_handled) = (true, false);
             owned.wish = Some(Wish::Delete);
-            let write = write.clone();
-            self.recorder.with(|history| history.timers[owned.number].writes.push(write));
+            let mut write = write.clone();
+            self.recorder.with(|history| {
+                let writes = &mut history.timers[owned.number].writes;
+                // A job ends what its site has heard of.
+                let last = writes.last().filter(|last| layout.site(last.via) != layout.site(via));
+                if last.is_some() && write.outcome == Outcome::Acknowledged {
+                    write.outcome = Outcome::Unknown("a job of another site".to_owned());
+                }
+                writes.push(write);
+            });
         }
     }
 
@@ -426,6 +438,7 @@ impl<'a> Worker<'a> {
     /// no end of its own, until the delete is acknowledged. After that the timers that are left can
     /// be counted.
     pub fn make_sure(&mut self) {
+        self.owned.append(&mut self.forgotten);
         for place in 0..self.owned.len() {
             for _ in 0..20 {
                 let Owned { number, is_handled, wish, .. } = self.owned[place];

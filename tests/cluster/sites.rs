@@ -19,6 +19,7 @@ pub const STORIES: &[Story] = &[
     ("a_site_is_known_by_one_of_its_nodes", a_site_is_known_by_one_of_its_nodes),
     ("deletes_outlive_a_cut_between_sites", deletes_outlive_a_cut_between_sites),
     ("a_killed_site_pops_nothing_that_ended", a_killed_site_pops_nothing_that_ended),
+    ("a_site_that_is_away_for_long_pops_nothing_that_ended", a_site_is_away_for_long),
     ("a_list_of_sites_shrinks_and_grows", a_list_of_sites_shrinks_and_grows),
 ];
 
@@ -101,12 +102,12 @@ pub fn two_sites_with(setup: Setup) -> (Cluster, Switch, Sink) {
     meet(Switch::between(Setup { two_sites: true, ..setup }))
 }
 
-/// Starts two such sites whose nodes have data directories.
-fn two_sites_with_journals() -> (Cluster, Switch, Sink) {
+/// Starts two such sites whose nodes have data directories, and these lines in their files.
+fn two_sites_with_journals(more: &str) -> (Cluster, Switch, Sink) {
     let (mut cluster, switch) = Switch::between(Setup { two_sites: true, ..Setup::default() });
     for place in ALL {
         let directory = cluster.folder().join(format!("data{place}"));
-        let lines = format!("\n[journal]\ndata_dir = {}\n", directory.display());
+        let lines = format!("\n[journal]\ndata_dir = {}\n{more}", directory.display());
         cluster.set_local(place, &lines);
     }
     meet((cluster, switch))
@@ -183,7 +184,18 @@ fn deletes_outlive_a_cut_between_sites() {
 /// The nodes of a site are killed and come back with their journals. Meanwhile the other site has
 /// popped, deleted and replaced what is due.
 fn a_killed_site_pops_nothing_that_ended() {
-    let (mut cluster, switch, sink) = two_sites_with_journals();
+    kill_a_site("", Duration::ZERO);
+}
+
+/// Tombstones would stay 10 s, and a second longer, if no site were away.
+fn a_site_is_away_for_long() {
+    kill_a_site("\n[cluster]\ntombstone_hold_ms = 1000\n", Duration::from_secs(16));
+}
+
+/// Kills a site with timers, of which some are deleted, some replaced and all others popped by the
+/// other site. It comes back some time after that.
+fn kill_a_site(lines: &str, away: Duration) {
+    let (mut cluster, switch, sink) = two_sites_with_journals(lines);
     let new = Sink::on(SocketAddr::new(switch.sinks, 0), |_| 200);
     let timers = Timers::hundred(&cluster, &[0, 1], Order::once(8_000).factor(2), &sink);
     cluster.await_copies(&[2, 3], &timers);
@@ -205,6 +217,7 @@ fn a_killed_site_pops_nothing_that_ended() {
     // The site that took them would pop them at once, the other one pops them 4 s later.
     let left = timers.all.len().div_ceil(3);
     until("the other site to pop what is left", || (sink.pops().len() == left).then_some(()));
+    thread::sleep(away);
     [0, 1].iter().for_each(|place| cluster.start(*place));
     let is_level = |place: usize| {
         let status =

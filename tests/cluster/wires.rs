@@ -1,17 +1,14 @@
 //! Network namespaces: to its packets, each node is on a machine of its own. All nodes are on one
 //! switch, of which a story may pull cables. Needs root and the tools of iproute2.
 
-use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-use kit::children::{Guard, Tied, command};
+use kit::children::Guard;
+use kit::namespaces::{self, ip, tool};
 use kit::runner::cannot_run;
 
 use super::harness::{Cluster, PLACES, Setup};
-
-/// A hardware address that no interface has.
-const NOBODY: &str = "02:00:00:00:00:99";
 
 /// A switch with a port for each place, and a port for the sinks and clients, which stay where they
 /// are.
@@ -107,29 +104,14 @@ impl Switch {
 
     /// Loses packets of one node to another from now on. Packets of the other node still arrive.
     pub fn lose(&self, from: usize, to: usize) {
-        let address = self.nodes[to].to_string();
-        let node = namespace(&self.name, from);
-        let wrong = [
-            "-n",
-            &node,
-            "neigh",
-            "replace",
-            &address,
-            "lladdr",
-            NOBODY,
-            "dev",
-            "eth0",
-            "nud",
-            "permanent",
-        ];
-        ip(&wrong).expect("it could be built");
+        let (node, address) = (namespace(&self.name, from), self.nodes[to].to_string());
+        namespaces::lose(&node, &address).expect("it could be built");
     }
 
     /// Lets packets of one node to another arrive again.
     pub fn find(&self, from: usize, to: usize) {
-        let address = self.nodes[to].to_string();
-        let node = namespace(&self.name, from);
-        ip(&["-n", &node, "neigh", "del", &address, "dev", "eth0"]).expect("it could be built");
+        let (node, address) = (namespace(&self.name, from), self.nodes[to].to_string());
+        namespaces::find(&node, &address).expect("it could be built");
     }
 
     /// Loses, delays, doubles and exchanges packets to a node, as `tc` is told.
@@ -150,25 +132,10 @@ fn namespace(switch: &str, place: usize) -> String {
 
 /// Removes the namespaces of a switch if the process ends before the switch does.
 fn guard(switch: &str) -> Guard {
-    let names = (0..PLACES).map(|place| namespace(switch, place)).chain([switch.to_owned()]);
-    let names: Vec<OsString> = names.map(OsString::from).collect();
-    let names: Vec<&OsStr> = names.iter().map(OsString::as_os_str).collect();
-    Guard::with("for name; do ip netns del \"$name\"; done", &names)
+    let places = (0..PLACES).map(|place| namespace(switch, place));
+    namespaces::guard(places.chain([switch.to_owned()]))
 }
 
 fn port(place: usize) -> String {
     format!("port{}", place + 1)
-}
-
-fn ip(words: &[&str]) -> Result<(), String> {
-    tool("ip", words)
-}
-
-fn tool(name: &str, words: &[&str]) -> Result<(), String> {
-    let told = |text: &str| format!("{name} {}: {}", words.join(" "), text.trim());
-    match command(name).args(words).output_tied() {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(told(&String::from_utf8_lossy(&output.stderr))),
-        Err(error) => Err(told(&error.to_string())),
-    }
 }

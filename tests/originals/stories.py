@@ -263,19 +263,27 @@ def odd(world):
         return tally
 
 
+def join_sites(cluster):
+    """The first two nodes are one site, the last two another. All files have the same list of
+    sites, the local one in it, as the original's deployments do."""
+    halves = (cluster.nodes[:2], cluster.nodes[2:])
+    listed = [("near", halves[0][0].name), ("far", halves[1][0].name)]
+    for half, (name, _) in zip(halves, listed):
+        for node in half:
+            node.site = (name, listed)
+            # The nodes of a site that are not its address are told by none that is an original.
+            node.environment = {"CHRONOS_CLUSTER_ACCEPT_STRANGERS": "true"}
+    for half in halves:
+        cluster.start(half)
+    time.sleep(2)
+    return halves
+
+
 def sites(world):
     """Two sites of two nodes each, of the kinds of the first two and of the last two."""
     near, far = world.kinds[:2], world.kinds[1:]
     with world.cluster(near + far) as cluster:
-        halves = (cluster.nodes[:2], cluster.nodes[2:])
-        for half, other, names in zip(halves, halves[::-1], (("near", "far"), ("far", "near"))):
-            for node in half:
-                node.site = (names[0], [(names[1], other[0].name)])
-                # The nodes of a site that are not its address are told by none that is an original.
-                node.environment = {"CHRONOS_CLUSTER_ACCEPT_STRANGERS": "true"}
-        for half in halves:
-            cluster.start(half)
-        time.sleep(2)
+        join_sites(cluster)
         load = Load(world.sink, "sites")
         clients = [Client(node) for node in cluster.nodes]
         changes = []
@@ -295,15 +303,57 @@ def sites(world):
         return load.judge()
 
 
+def site_dies(world):
+    """A site dies, and is back with nothing, as originals always are."""
+    return kill_site(world, has_journals=False)
+
+
+def site_kept(world):
+    """A site dies, and is back with its journals, if it is of this service."""
+    return kill_site(world, has_journals=True)
+
+
+def kill_site(world, has_journals):
+    """Two sites, the first of nodes of the first kind alone, the second of the last kind. The second
+    is killed under timers of both. Some are deleted and replaced through the first before the second
+    is back."""
+    with world.cluster(2 * world.kinds[0] + 2 * world.kinds[2]) as cluster:
+        far = join_sites(cluster)[1]
+        for node in far if has_journals else ():
+            node.stop()
+            node.environment["CHRONOS_JOURNAL_DATA_DIR"] = node.file("data")
+            node.start()
+        time.sleep(4)
+        load = Load(world.sink, "site")
+        clients = [Client(node) for node in cluster.nodes]
+        timers = [load.create(clients[number % 4], 20, 3) for number in range(240)]
+        time.sleep(4)
+        for node in far:
+            node.kill()
+        for number, timer in enumerate(timers):
+            if timer is not None and number % 3 == 0:
+                load.delete(clients[number // 3 % 2], timer)
+            elif timer is not None and number % 3 == 1:
+                load.replace(clients[number // 3 % 2], timer, 22, 2)
+        time.sleep(10)
+        for node in far:
+            node.start()
+        load.await_end(late_s=12)
+        return load.judge(late_s=9)
+
+
 STORIES = {
     story.__name__: story
-    for story in (calm, change, death, freeze, away, answer, scale, migrate, odd, sites)
+    for story in (calm, change, death, freeze, away, answer, scale, migrate, odd)
+    + (sites, site_dies, site_kept)
 }
 
 
 def kinds_of(name):
     """The clusters that a story is told of: the control, all originals, comes first."""
     combinations = [a + b + c for a in "CR" for b in "CR" for c in "CR"]
+    if name in ("site_dies", "site_kept"):
+        return ["CCC", "CCR", "RRC", "RRR"]
     if name == "migrate":
         return ["CCC", "RRR"]
     if name == "odd":

@@ -65,7 +65,7 @@ const CRITICAL: Severity = Severity::Critical;
 const WARNING: Severity = Severity::Warning;
 
 /// All conditions.
-pub(super) const CONDITIONS: [Condition; 31] = [
+pub(super) const CONDITIONS: [Condition; 32] = [
     Condition {
         name: "writes-refused",
         severity: CRITICAL,
@@ -330,6 +330,16 @@ pub(super) const CONDITIONS: [Condition; 31] = [
         effect: "It does not hold this site's timers, and hears of no change to them.",
         remedy: "The [sites] of both must name each other, and both need the same secret, or TLS \
                  of one authority. Stop this site if it was removed from the others.",
+    },
+    Condition {
+        name: "tombstones-ended-early",
+        severity: WARNING,
+        test: Test::GrowsBy(1),
+        figure: |core| core.tombstones_ended_early.get(),
+        what: "A site or a node is away for longer than this node remembers what has ended.",
+        effect: "When it comes back, what was deleted or popped meanwhile may pop again.",
+        remedy: "Start it, or raise limits.timers_max. If it is away for good, take it out of the \
+                 files, and let it come back without its data directories.",
     },
     Condition {
         name: "peers-unproven",

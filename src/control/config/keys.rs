@@ -511,7 +511,8 @@ pub static KEYS: [Key; 112] = [
          placed on it."),
     cluster!(tombstone_hold_ms: u64, 0, DAY_MS, "milliseconds",
         "How much longer a deleted timer's tombstone stays while a node that is to hold the timer \
-         cannot be reached: it may come back with a copy."),
+         cannot be reached: it may come back with a copy. Of a timer on several sites it stays up \
+         to a day longer, while there is room."),
     Key {
         section: "cluster",
         name: "promotion",

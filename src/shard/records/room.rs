@@ -13,6 +13,8 @@ use crate::timer::definition::Content;
 /// Bytes of chunks and spans that may hold no contents, beside an eighth of the limit: the last
 /// chunk and the spare one of each size, and a span.
 const UNUSED_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of a tombstone, generously: its record of 64 bytes, its links, its place in the index.
+const TOMBSTONE_BYTES: u64 = 128;
 
 impl Records {
     /// Whether one more record with so much content fits.
@@ -21,6 +23,13 @@ impl Records {
             return Err(Refusal::TimersFull);
         }
         self.room_for_bytes(content_bytes, content_bytes)
+    }
+
+    /// Whether tombstones may stay for longer than usual. They take an eighth of the room at most,
+    /// so that what stays for a site that is away for good leaves room for timers.
+    pub fn has_room_for_tombstones(&self) -> bool {
+        let all = self.limits.records_max.min(self.limits.bytes_max / TOMBSTONE_BYTES);
+        self.counts.tombstones <= all / 8
     }
 
     /// Whether content fits in place of what is held. Content that takes the place of what is held

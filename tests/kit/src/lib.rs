@@ -10,6 +10,7 @@ pub mod documents;
 pub mod faketime;
 pub mod http;
 pub mod mounts;
+pub mod namespaces;
 pub mod noise;
 pub mod ports;
 pub mod random;
