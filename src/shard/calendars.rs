@@ -115,7 +115,8 @@ impl Shard {
             return false;
         }
         self.counters.missed += left_out;
-        let version = self.clock.just_above(record.version);
+        // Another node may plan the pop anew meanwhile, just above the version. It was made.
+        let version = self.clock.just_above(self.clock.just_above(record.version));
         let slot = self.write_plan(now, (slot, version, placement), (&content, &time, due_ms));
         self.tell_all(slot, placement, (to, true), outbox);
         self.look_later_if_misplaced(now.mono.tick_floor(), slot);
