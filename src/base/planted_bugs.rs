@@ -156,8 +156,8 @@ pub enum Bug {
     CalendarWindowCountsFromPop = 182,
     /// A core takes a calendar as another one has planned it, by whichever time.
     CalendarTakenAsItComes = 183,
-    /// A node beside the list of a timer moves it home, and takes the pop that the holders are about
-    /// to make.
+    /// A node beside the list of a timer moves it home, and takes the pop that the holders are
+    /// about to make.
     BesideListTakesPop = 185,
     /// A node that is back waits for a rank that keeps a pop for a rule no longer than for one that
     /// says nothing.

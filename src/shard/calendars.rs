@@ -57,8 +57,8 @@ impl Shard {
         record.schedule().is_last(record.sequence + 1) && self.calendar_pause_ms(record).is_none()
     }
 
-    /// Between which wall times the present pop of a calendar was planned, and told to all holders as
-    /// a write is. `None`: the timer follows none.
+    /// Between which wall times the present pop of a calendar was planned, and told to all holders
+    /// as a write is. `None`: the timer follows none.
     pub(super) fn planned_between(&self, record: &Record) -> Option<(u64, u64)> {
         timing_of(&self.records, record)?;
         let spread_ms = self.records.content_of(record).spread_ms(record.id);
@@ -152,8 +152,9 @@ impl Shard {
         self.records.hold(&self.peers, tick, (&outline, Some(slot)), authority, content)
     }
 
-    /// A definition that another core has taken by a time that no longer counts here, planned by the
-    /// time that does: the walk that plans all calendars anew may be over. `None`: it is right.
+    /// A definition that another core has taken by a time that no longer counts here, planned by
+    /// the time that does: the walk that plans all calendars anew may be over. `None`: it is
+    /// right.
     pub(super) fn plan_taken<'a>(
         &mut self,
         now: Now,
