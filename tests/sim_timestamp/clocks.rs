@@ -4,6 +4,8 @@ use chronos::base::time::{MonoNs, Now, WallMs};
 use kit::simulator::mono_clock::MonoClock;
 use kit::simulator::random::Stream;
 
+use super::options::Options;
+
 /// The true time at which runs begin.
 pub const TRUE_MS: u64 = 1_800_000_000_000;
 /// Steps of fewer milliseconds than this are small.
@@ -25,13 +27,10 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    pub fn new(
-        draw: &mut Stream,
-        (drift_ppm_max, skew_ms_max): (i64, i64),
-        jump_max_ms: u64,
-    ) -> Self {
+    pub fn new(draw: &mut Stream, options: &Options) -> Self {
         let mut between = |most: i64| draw.range(0, 2 * most as u64) as i64 - most;
-        let (ppm, ahead_ms) = (between(drift_ppm_max), between(skew_ms_max));
+        let ppm = between(options.drift_ppm_max);
+        let ahead_ms = between(options.skew_ms_max);
         let mono = MonoClock::draw(draw, ppm);
         Self {
             mono,
@@ -40,7 +39,7 @@ impl Clocks {
             small_steps_ms: 0,
             stepped_ns: 0,
             beyond_ms: 0,
-            jump_max_ms: jump_max_ms as i64,
+            jump_max_ms: options.clock_jump_max_ms as i64,
         }
     }
 
