@@ -243,7 +243,8 @@ impl DestinationTable {
         self.place(name).or_else(|| self.place(host))
     }
 
-    fn place(&self, name: &str) -> Option<usize> {
+    /// The place of the destination of this name.
+    pub fn place(&self, name: &str) -> Option<usize> {
         self.all.binary_search_by(|one| (*one.name).cmp(name)).ok()
     }
 }

@@ -154,6 +154,16 @@ pub enum Bug {
     CalendarMakesUpForJumps = 181,
     /// A pop of a calendar comes by its window later than the pop before it was over.
     CalendarWindowCountsFromPop = 182,
+    /// A core takes a calendar as another one has planned it, by whichever time.
+    CalendarTakenAsItComes = 183,
+    /// A node beside the list of a timer moves it home, and takes the pop that the holders are
+    /// about to make.
+    BesideListTakesPop = 185,
+    /// A node that is back waits for a rank that keeps a pop for a rule no longer than for one that
+    /// says nothing.
+    KeptPopWaitedForOnce = 186,
+    /// An order about one destination costs each other one the moment that its core had taken.
+    OrderCostsMoments = 184,
     /// An attempt does not use up its moment, so that the next one follows at once.
     MomentUsedTwice = 93,
     /// A callback begins at a destination that is paused.
@@ -336,7 +346,7 @@ impl Bug {
     ];
 
     /// The bugs that few seeds find. The simulator of a cluster is given a seed for each.
-    pub const RARE: [Bug; 11] = [
+    pub const RARE: [Bug; 15] = [
         Bug::SilentRankDelaysEachPop,
         Bug::StandInOfSuspectStays,
         Bug::NewHolderTellsNoFormerOnes,
@@ -348,6 +358,10 @@ impl Bug {
         Bug::SiteBehindNotTold,
         Bug::VerdictAwaitedForEver,
         Bug::ReturningSiteAsksNoSite,
+        Bug::CalendarTakenAsItComes,
+        Bug::OrderCostsMoments,
+        Bug::BesideListTakesPop,
+        Bug::KeptPopWaitedForOnce,
     ];
 
     /// The bugs of the timestamp service. The simulator of that service must find each.

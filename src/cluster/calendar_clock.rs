@@ -94,6 +94,14 @@ impl CalendarClock {
         self.jumped_to
     }
 
+    /// Whether a time that counted for another core just now is one that no longer counts: that
+    /// core has not looked at its clocks since.
+    pub fn is_former(&self, now: Now, counted: WallMs) -> bool {
+        let wall = self.wall(now);
+        let was_before = counted < self.jumped_to && counted.0 + STEP_MS <= wall.0;
+        !self.is_in_doubt() && (was_before || counted.0 >= wall.0 + STEP_MS)
+    }
+
     /// Whether the wall clock shows another time than the one that counts. Cost: a subtraction.
     #[inline]
     pub fn is_off(&self, now: Now) -> bool {

@@ -16,11 +16,11 @@
 use crate::base::ids::Slot;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
-use crate::timer::action::{Acting, Present, act};
+use crate::timer::action::{Acting, Present, act, rewrite};
 use crate::timer::definition::{Content, Definition, OwnedDefinition, has_attributes};
 use crate::timer::schedule::Schedule;
 use crate::timer::version::{StateKey, Version};
-use crate::wire::attributes::Acted;
+use crate::wire::attributes::{Acted, CronTiming};
 use crate::wire::peer_message::{CopyBody, Standing, TimerCopy};
 use crate::wire::timer_action::TimerAction;
 
@@ -28,7 +28,7 @@ use super::Shard;
 use super::effects::{CallbackOutcome, Outbox, Refusal, Ticket};
 use super::parts::conditions::Asked;
 use super::parts::peers::Teller;
-use super::records::{Record, State};
+use super::records::{Outline, Record, State};
 
 /// What clients did with a timer of this content.
 fn acted_in(content: &[u8]) -> Option<Acted> {
@@ -120,6 +120,58 @@ impl Shard {
     pub fn timers_paused(&self) -> u64 {
         let states = self.records.tallies().states();
         states.get(State::Paused as usize).copied().unwrap_or(0)
+    }
+
+    /// The content of an action that was judged before a pop of the calendar that is held was
+    /// planned, with that plan. `None`: the action knows the plan, or there is none.
+    pub(super) fn with_later_plan(
+        &self,
+        held: &Record,
+        version: Version,
+        content: &[u8],
+    ) -> Option<Vec<u8>> {
+        let root = acted_in(content)?.root;
+        if !held.is_live() || root >= held.version.0 || held.version >= version {
+            return None;
+        }
+        let planned = self.records.content_of(held).attributes();
+        let CronTiming { due_ms, done, .. } = planned.cron.filter(|_| planned.acted.is_none())?;
+        let parts = Content::decode(content);
+        let mut attributes = parts.attributes();
+        attributes.cron = Some(CronTiming { due_ms, done, ..attributes.cron? });
+        let mut made = Vec::new();
+        rewrite(&parts, &attributes, &mut made).then_some(made)
+    }
+
+    /// Goes on by the plan of `held` with a timer that an action has replaced, which did not know
+    /// that plan, and tells all holders.
+    pub(super) fn keep_plan(
+        &mut self,
+        slot: Slot,
+        held: &Record,
+        content: &[u8],
+        outbox: &mut Outbox,
+    ) {
+        let record = *self.records.get(slot);
+        if !record.is_live() {
+            return;
+        }
+        let version = self.clock.just_above(record.version);
+        let outline = Outline {
+            id: record.id,
+            key: StateKey { version, sequence: 0 },
+            start: held.start,
+            interval_ms: held.interval_ms,
+            repeat_for_ms: held.repeat_for.get(),
+            placement: *self.records.placement_of(&record),
+        };
+        let authority = self.records.authority_of(&record).to_owned();
+        let authority = self.records.enter_authority(&authority);
+        let place = (&outline, Some(slot));
+        let slot = self.records.hold(&self.peers, self.turns.at, place, authority, content);
+        let holders = self.peers.view.peers_of(&outline.placement.replicas);
+        let holders = holders.without(self.peers.own()).minus(self.peers.dead());
+        self.tell_all(slot, &outline.placement, (holders, true), outbox);
     }
 
     /// Whether an action was judged without a pop that this node knows of.

@@ -1,8 +1,11 @@
 //! Timers that follow the calendar (`timing.cron`). To a shard each pop is the only one of a timer:
 //! when it is over, the node that made it writes the timer anew, with the next moment and a version
 //! a little higher, and tells the others as after any pop. So two nodes that both made a pop agree
-//! again by the version. What a client has written meanwhile, on the other side of a split, has a
-//! version of its time, and stays.
+//! again by the version.
+//!
+//! A pop is no write of a client: its version is a little above the one before, so below that of
+//! every write made since, by whichever node. A node that pops and has not heard of a delete, because it
+//! was cut off or because the delete is still on its way, does not undo the delete.
 //!
 //! Moments are told by a clock of calendars (`cluster::calendar_clock`). When the time that it
 //! tells changes, the shard walks through its timers, and plans the pops anew that it is the first
@@ -14,6 +17,7 @@ use crate::base::time::{Now, Tick, WallMs};
 use crate::timer::action::rewrite;
 use crate::timer::calendar::LATE_MS;
 use crate::timer::calendar_plan::{PlanTime, Planned};
+use crate::timer::definition::{Content, Definition, has_attributes};
 use crate::timer::version::{StateKey, Version};
 use crate::wire::attributes::CronTiming;
 
@@ -51,6 +55,19 @@ impl Shard {
     /// Whether no pop comes after the present one that would end it.
     pub(super) fn is_without_next(&mut self, record: &Record) -> bool {
         record.schedule().is_last(record.sequence + 1) && self.calendar_pause_ms(record).is_none()
+    }
+
+    /// Between which wall times the present pop of a calendar was planned, and told to all holders
+    /// as a write is. `None`: the timer follows none.
+    pub(super) fn planned_between(&self, record: &Record) -> Option<(u64, u64)> {
+        timing_of(&self.records, record)?;
+        let spread_ms = self.records.content_of(record).spread_ms(record.id);
+        let wall_of = |tick: Tick| {
+            let now = Now { mono: tick.begins(), wall: WallMs(0) };
+            self.calendars.clock.wall(now).0
+        };
+        let latest = wall_of(record.start);
+        Some((latest.saturating_sub(spread_ms), latest))
     }
 
     /// Whether a pop that is due was missed for longer than its client allows.
@@ -132,6 +149,39 @@ impl Shard {
         let authority = self.records.authority_of(&record).to_owned();
         let authority = self.records.enter_authority(&authority);
         self.records.hold(&self.peers, tick, (&outline, Some(slot)), authority, content)
+    }
+
+    /// A definition that another core has taken by a time that no longer counts here, planned by
+    /// the time that does: the walk that plans all calendars anew may be over. `None`: it is
+    /// right.
+    pub(super) fn plan_taken<'a>(
+        &mut self,
+        now: Now,
+        definition: &Definition<'a>,
+        made: &'a mut Vec<u8>,
+    ) -> Option<Definition<'a>> {
+        if !has_attributes(definition.content) || is_planted(Bug::CalendarTakenAsItComes) {
+            return None;
+        }
+        let parts = Content::decode(definition.content);
+        let mut attributes = parts.attributes();
+        let timing = attributes.cron?;
+        let counted = WallMs(timing.due_ms.saturating_sub(definition.interval_ms));
+        if !self.calendars.clock.is_former(now, counted) {
+            return None;
+        }
+        let wall_ms = self.calendars.clock.wall(now).0;
+        let due_ms = self.calendars.of(&timing)?.next_of(&timing, wall_ms)?;
+        attributes.cron = Some(CronTiming { due_ms, ..timing });
+        let interval_ms = due_ms - wall_ms;
+        let is_made = rewrite(&parts, &attributes, made);
+        let content = &*made;
+        is_made.then_some(Definition {
+            interval_ms,
+            repeat_for_ms: interval_ms,
+            content,
+            ..*definition
+        })
     }
 
     /// Begins with the time by which the last process went, on the same boot of the machine: the
@@ -236,7 +286,6 @@ impl Shard {
             return true;
         }
         self.counters.missed += left_out;
-        // Writes of clients made since lie above it.
         let version = self.clock.just_above(record.version);
         let placement = *self.records.placement_of(&record);
         let slot = self.write_plan(now, (slot, version, &placement), (&content, &time, due_ms));

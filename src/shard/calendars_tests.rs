@@ -3,11 +3,13 @@
 use super::LOOKS_PER_TICK;
 use crate::base::ids::{Slot, TimerId};
 use crate::shard::effects::{
-    Answer, CallbackOutcome, Condition, Conditional, Outbox, Request, TimerView,
+    Answer, CallbackOutcome, Condition, Conditional, Event, Outbox, Purpose, Request, TimerView,
 };
-use crate::shard::harness_tests::{Cluster, content, definition, target};
+use crate::shard::harness_tests::{Cluster, FROM, content, definition, target, tell};
 use crate::timer::calendar::Calendar;
+use crate::timer::definition::{Definition, encode_with_attributes};
 use crate::wire::attributes::{Attributes, CronTiming};
+use crate::wire::peer_message::decode_result;
 use crate::wire::timer_action::TimerAction;
 
 /// A timer that pops at each moment of an expression, from now on.
@@ -238,6 +240,108 @@ fn all_replicas_follow_and_the_next_rank_goes_on_after_a_death() {
     cluster.audit();
 }
 
+/// A pop is no write: the sides of a split pop by themselves, and what a client does on one of them
+/// holds on both.
+#[test]
+fn a_pop_of_who_has_not_heard_of_a_write_does_not_undo_it() {
+    for is_delete in [true, false] {
+        let mut cluster = Cluster::new(3, true);
+        cluster.run_until(10);
+        let id = follow(&mut cluster, EACH_TEN_SECONDS, 2);
+        let [first, second] = [0, 1].map(|rank| cluster.list(id)[rank]);
+        let third = 3 - first - second;
+        cluster.run_until(12);
+        let cut = |cluster: &mut Cluster, is_cut| {
+            [second, third].iter().for_each(|other| cluster.cut(first, *other, is_cut));
+        };
+        cut(&mut cluster, true);
+        let content = content();
+        let asked = match is_delete {
+            true => Request::Delete(target(id, 2)),
+            false => Request::Update(target(id, 2), definition((300, 300), 2, &content)),
+        };
+        assert!(matches!(cluster.ask(second, asked), Answer::Done { .. }));
+        let passed = (cluster.passed_ms() / 1_000) + 25;
+        cluster.run_until(passed);
+        let apart = cluster.pops.len();
+        assert!((2..=3).contains(&apart), "it pops where nobody knows: {:?}", cluster.pops);
+        cut(&mut cluster, false);
+        cluster.run_until(passed + 60);
+        assert_eq!(cluster.pops.len(), apart, "{is_delete}: {:?}", cluster.pops);
+        let held = cluster.holders(id);
+        assert_eq!(held.is_empty(), is_delete, "{held:?}");
+        cluster.audit();
+    }
+}
+
+/// One node decides about a write with a condition while another one's callback ends.
+#[test]
+fn a_pop_that_ends_beside_a_decided_write_does_not_undo_it() {
+    for action in [None, Some(TimerAction::Pause), Some(TimerAction::RunNow)] {
+        let mut cluster = Cluster::new(3, true);
+        cluster.run_until(10);
+        let id = follow(&mut cluster, EACH_TEN_SECONDS, 2);
+        let [first, second] = [0, 1].map(|rank| cluster.list(id)[rank]);
+        let third = 3 - first - second;
+        cluster.kill(first);
+        cluster.run_until(25);
+        cluster.return_empty(first);
+        cluster.hung = Some(second);
+        while cluster.hanging.is_empty() {
+            let passed_ms = cluster.passed_ms();
+            cluster.pass_to(passed_ms + 1);
+        }
+        let (due_ms, done) = timing_of(&mut cluster, id);
+        let (now, mut outbox) = (cluster.now_of(third), Outbox::default());
+        let (target, condition, definition) = (target(id, 2), Condition::Present, None);
+        let ask = Conditional { target, condition, definition, action };
+        let request = Request::Conditional(ask);
+        cluster.shard(third).handle(now, Event::Request { from: FROM, request }, &mut outbox);
+        // It finds out what the timer is, and asks the first node to decide.
+        let decide = loop {
+            let message = outbox.to_peers.pop().expect("a question");
+            let bytes = outbox.peer_bytes[message.bytes.clone()].to_vec();
+            let to = if message.peer == cluster.peer(third, first).expect("known") {
+                first
+            } else {
+                second
+            };
+            let (now, from) = (cluster.now_of(to), cluster.peer(to, third));
+            let (result, replies) = tell(cluster.shard(to), now, from, &bytes);
+            cluster.deliver(to, replies);
+            if matches!(message.purpose, Purpose::Condition(_)) {
+                break (message, result);
+            }
+            let result = decode_result(&mut &result[..]).expect("encoded by a shard");
+            let (peer, purpose) = (message.peer, message.purpose);
+            let event = Event::PeerResult { peer, purpose, result };
+            cluster.shard(third).handle(now, event, &mut outbox);
+        };
+        cluster.answer_callbacks(CallbackOutcome::Delivered);
+        let (message, result) = decide;
+        let result = decode_result(&mut &result[..]).expect("encoded by a shard");
+        let (peer, purpose) = (message.peer, message.purpose);
+        cluster.handle(third, Event::PeerResult { peer, purpose, result });
+        assert!(matches!(cluster.answers.pop(), Some(Answer::Identified(_) | Answer::Done { .. })));
+        let made = cluster.pops.len();
+        let passed = cluster.passed_ms() / 1_000;
+        cluster.run_until(passed + 5);
+        match action {
+            None => assert!(cluster.holders(id).is_empty()),
+            Some(_) => assert_eq!(timing_of(&mut cluster, id).0, due_ms + 10_000),
+        }
+        let runs = usize::from(action == Some(TimerAction::RunNow));
+        assert_eq!(cluster.pops.len(), made + runs, "{action:?}: {:?}", cluster.pops);
+        cluster.run_until(passed + 60);
+        let goes_on = cluster.pops.len() > made + runs;
+        assert_eq!(goes_on, runs > 0, "{action:?}: {:?}", cluster.pops);
+        if action == Some(TimerAction::Pause) {
+            assert_eq!(timing_of(&mut cluster, id), (due_ms + 10_000, done + 1));
+        }
+        cluster.audit();
+    }
+}
+
 fn run_now(cluster: &mut Cluster, id: TimerId) {
     let (target, condition, definition) = (target(id, 1), Condition::Present, None);
     let action = Some(TimerAction::RunNow);
@@ -363,6 +467,51 @@ fn a_wall_clock_that_was_believed_and_is_set_right_silences_nothing_and_makes_no
             assert!(longest_pause_ms(&made) <= 4_000, "{first_ms} {then_ms}: {made:?}");
             cluster.audit();
         }
+    }
+}
+
+/// Cores look at the clock by themselves, so one may not have seen yet what another one follows.
+#[test]
+fn what_a_core_plans_by_a_former_time_is_planned_anew() {
+    let year_ms = 365 * 24 * HOUR_MS;
+    for (begin_ms, is_conditional) in [(0, false), (0, true), (year_ms, false)] {
+        let mut cluster = Cluster::new(1, true);
+        cluster.nodes[0].ahead_ms = begin_ms;
+        cluster.start(0);
+        let id = follow(&mut cluster, EACH_TEN_SECONDS, 1);
+        let end_ms = if begin_ms == 0 { year_ms + 17_000 } else { 0 };
+        cluster.nodes[0].ahead_ms = end_ms;
+        pops(&mut cluster, 60_000);
+        assert!(!cluster.shard(0).doubts_clock());
+        let former_ms = cluster.wall_ms(0) - end_ms + begin_ms;
+        let hourly = CronTiming { expression: "0 0 * * * *", ..EACH_TEN_SECONDS };
+        let calendar = Calendar::parse(hourly.expression, hourly.zone).expect("a calendar");
+        let due_ms = calendar.next_after(former_ms).expect("a moment");
+        let cron = Some(CronTiming { due_ms, ..hourly });
+        let mut encoded = Vec::new();
+        Attributes { cron, ..Attributes::default() }.write(&mut encoded);
+        let mut content = Vec::new();
+        encode_with_attributes("/pop", &[], (&encoded, b"x"), &mut content);
+        let interval_ms = due_ms - former_ms;
+        let plain = definition((1, 1), 1, &content);
+        let definition = Definition { interval_ms, repeat_for_ms: interval_ms, ..plain };
+        let request = match is_conditional {
+            false => Request::Update(target(id, 1), definition),
+            true => Request::Conditional(Conditional {
+                target: target(id, 1),
+                condition: Condition::Present,
+                definition: Some(definition),
+                action: None,
+            }),
+        };
+        let answer = cluster.ask(0, request);
+        assert!(matches!(answer, Answer::Done { .. } | Answer::Identified(_)), "{answer:?}");
+        let wanted = calendar.next_after(cluster.wall_ms(0)).expect("a moment");
+        assert_eq!(timing_of(&mut cluster, id), (wanted, 0));
+        let shard = cluster.shard(0);
+        let record = *shard.records.get(shard.find(id).expect("it is held"));
+        let due_at = record.due().0 - cluster.now_ms;
+        assert!(due_at.abs_diff(wanted - cluster.wall_ms(0)) <= 1, "{due_at}");
     }
 }
 

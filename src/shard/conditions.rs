@@ -57,7 +57,13 @@ impl Shard {
         if self.conditions.len() >= self.config.cluster.writes_waiting_max as usize {
             return Err(Refusal::WritesFull);
         }
-        let Conditional { target, condition, definition, action } = *ask;
+        let Conditional { target, condition, mut definition, action } = *ask;
+        let mut content = Vec::new();
+        if let Some(taken) = &definition
+            && let Some(planned) = self.plan_taken(now, taken, &mut content)
+        {
+            definition = Some(planned);
+        }
         let asked_at = now.mono.tick_floor();
         let start = definition.map_or(asked_at, |definition| {
             now.mono.tick_ceil() + spread_ms(target.id, definition.content)
@@ -435,6 +441,18 @@ impl Shard {
             return self.write(now, &new, plan, outbox);
         };
         if held.version < new.key.version {
+            let planned = new.body.and_then(|(authority, content)| {
+                Some((authority, self.with_later_plan(&held, new.key.version, content)?))
+            });
+            if let Some((authority, content)) = &planned {
+                // This node has made a pop of the calendar since.
+                let version = self.clock.just_above(new.key.version);
+                let (interval_ms, repeat_for_ms) = (held.interval_ms, held.repeat_for.get());
+                let (key, body) = (StateKey { version, ..new.key }, Some((*authority, &**content)));
+                let start = held.start;
+                let new = NewWrite { key, start, interval_ms, repeat_for_ms, body, ..new };
+                return self.write(now, &new, plan, outbox);
+            }
             if let Some((_, content)) = new.body
                 && is_continued(&held, new.key.version, content)
             {
@@ -450,7 +468,10 @@ impl Shard {
             }
             return self.write(now, &new, plan, outbox);
         }
-        if held.version > new.key.version || !held.is_live() {
+        // What ended by itself needs no telling. The end that this write makes does: who told this
+        // node of it need not tell all.
+        let is_this_end = held.version == new.key.version && new.body.is_none();
+        if held.version > new.key.version || !held.is_live() && !is_this_end {
             let is_identified = new.is_identified();
             return Ok(Some(self.done_by(&new.outline(plan.placement), is_identified)));
         }

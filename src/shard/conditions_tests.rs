@@ -3,7 +3,7 @@
 use super::*;
 use crate::cluster::detector::Liveness;
 use crate::shard::effects::{Dialect, Event, Request, Target};
-use crate::shard::harness_tests::{Cluster, FROM, definition};
+use crate::shard::harness_tests::{Cluster, FROM, definition, tell};
 use crate::timer::definition::{Definition, encode_with_attributes};
 use crate::timer::naming::{KEY_REMEMBERED_MS, digest_of, id_of_key, id_of_name};
 use crate::wire::attributes::Attributes;
@@ -151,6 +151,34 @@ fn a_write_without_a_condition_wins_over_a_decided_one_that_came_before() {
         let slot = shard.find(id).expect("held");
         assert_eq!(shard.records.get(slot).version, later);
     }
+}
+
+/// The deciding node may tell others of what it decided, and does not tell all.
+#[test]
+fn an_end_that_others_have_told_first_is_still_told_to_all() {
+    let mut cluster = settled(3);
+    let id = id_of_name("one");
+    let list = cluster.list(id);
+    let content = named("one");
+    let made = ask(id, Condition::Absent, Some(definition((600, 600), 3, &content)));
+    assert!(is_done(&cluster.ask(list[0], made)));
+    assert_eq!(cluster.holders(id).len(), 3);
+    let (now, mut outbox) = (cluster.now_of(list[1]), Outbox::default());
+    let request = ask(id, Condition::Present, None);
+    cluster.shard(list[1]).handle(now, Event::Request { from: FROM, request }, &mut outbox);
+    let message = outbox.to_peers.pop().expect("to the deciding node");
+    let (from, bytes) = (cluster.peer(list[0], list[1]), outbox.peer_bytes[message.bytes].to_vec());
+    let (result, _) = tell(cluster.shard(list[0]), now, from, &bytes);
+    assert_eq!(decode_result(&mut &result[..]), Ok(PeerResult::Held));
+    let from = cluster.peer(list[1], list[0]);
+    for copy in cluster.held(list[0]) {
+        tell(cluster.shard(list[1]), now, from, &copy);
+    }
+    let (peer, purpose) = (message.peer, message.purpose);
+    cluster.handle(list[1], Event::PeerResult { peer, purpose, result: PeerResult::Held });
+    let answer = cluster.answers.pop();
+    assert!(matches!(answer, Some(Answer::Done { .. })), "{answer:?}");
+    assert!(cluster.holders(id).is_empty(), "{:?}", cluster.holders(id));
 }
 
 #[test]

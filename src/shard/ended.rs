@@ -127,10 +127,11 @@ impl Shard {
         let listed = listed.intersection(others);
         let is_stable = !view.is_changing() && self.peers.other_view.is_empty();
         let wrote_ms = record.version.wall().0;
+        let (first_ms, last_ms) = self.planned_between(record).unwrap_or((wrote_ms, wrote_ms));
         let is_before = |earlier: u64, later: u64| earlier + limits.clock_skew_max_ms < later;
         let is_complete = |peer| {
             let since = self.peers.complete_since(peer);
-            since.is_some_and(|since| is_before(since.0, wrote_ms))
+            since.is_some_and(|since| is_before(since.0, first_ms))
         };
         let has_had =
             is_planted(Bug::EndsWhatPeersMissed) || !listed.minus(returned.lacking).is_empty();
@@ -141,7 +142,7 @@ impl Shard {
             && limits.acknowledge == Acknowledge::Replicas
             && placement.replicas.len() > 1
             && self.peers.sites_of(&placement.sites).is_empty()
-            && is_before(wrote_ms + limits.suspect_after_ms + HEARD_MS, returned.seen_at.0)
+            && is_before(last_ms + limits.suspect_after_ms + HEARD_MS, returned.seen_at.0)
             && !returned.told.contains(&record.id.0)
             && others.minus(self.peers.alive()).is_empty()
             && others.intersection(self.peers.http()).is_empty()

@@ -64,6 +64,20 @@ fn attempts_keep_the_rate_and_a_core_sleeps_between_them() {
 }
 
 #[test]
+fn orders_about_other_destinations_cost_no_moment() {
+    let mut cluster = alone(5, (1, 1), RATE_1);
+    for order in 1..=25 {
+        let former = cluster.shard(0).records.hosts().destinations();
+        let other = Rule { max_in_flight: Some(order), ..NONE };
+        let rules = [("a:80".to_owned(), other), ("host:80".to_owned(), RATE_1)];
+        set_table(&mut cluster, 0, Arc::new(DestinationTable::new(rules, &former)));
+        let passed_ms = cluster.passed_ms();
+        cluster.pass_to(passed_ms + 300);
+    }
+    assert_eq!(cluster.pops.len(), 5, "{:?}", cluster.pops);
+}
+
+#[test]
 fn a_rule_holds_for_all_spellings_of_a_host_together() {
     let mut cluster = Cluster::new(1, true);
     let rule = Rule { max_in_flight: Some(3), ..NONE };

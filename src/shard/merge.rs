@@ -294,11 +294,17 @@ impl Shard {
         if self.is_beyond_quota(copy, held.as_ref()) {
             return PeerResult::Refused(PeerRefusal::TokenFull);
         }
+        let plan = held
+            .as_ref()
+            .zip(copy.body)
+            .and_then(|(held, body)| self.with_later_plan(held, key.version, body.content));
         if self.take_copy(now, teller, key, copy, held.as_ref(), outbox).is_err() {
             return self.refuse_for_room(now, copy.standing.id, outbox);
         }
-        if let Some(slot) = found {
-            self.tell_more(slot, (key, &copy.standing), teller, outbox);
+        match (found, held, plan) {
+            (Some(slot), Some(held), Some(plan)) => self.keep_plan(slot, &held, &plan, outbox),
+            (Some(slot), ..) => self.tell_more(slot, (key, &copy.standing), teller, outbox),
+            (None, ..) => {}
         }
         if self.has_left_to_others(copy) { PeerResult::Otherwise } else { PeerResult::Held }
     }

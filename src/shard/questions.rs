@@ -116,7 +116,7 @@ impl Shard {
         if is_anothers && !is_unheard {
             self.questions.open.remove(&record.id.0);
         } else if known.is_some() || self.questions.open.len() < DUE_MAX {
-            if is_anothers {
+            if is_anothers && !is_planted(Bug::KeptPopWaitedForOnce) {
                 question.rest_until(again);
             }
             self.ask(tick, slot, &mut question, outbox);

@@ -583,7 +583,7 @@ impl Shard {
             return due <= tick + FINISH_GUARD_MS;
         }
         let holders = self.peers.view.peers_of(&former.replicas).minus(self.peers.dead());
-        let is_new = former.replicas != next.replicas;
+        let is_new = former.replicas != next.replicas && !is_planted(Bug::BesideListTakesPop);
         is_new && !holders.is_empty() && due.0.abs_diff(tick.0) <= FINISH_GUARD_MS
     }
 

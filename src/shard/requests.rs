@@ -137,6 +137,9 @@ impl Shard {
         definition: &Definition<'_>,
         outbox: &mut Outbox,
     ) -> Result<Option<Answer>, Refusal> {
+        let mut content = Vec::new();
+        let planned = self.plan_taken(now, definition, &mut content);
+        let definition = planned.as_ref().unwrap_or(definition);
         let slot = self.find(target.id);
         let held = slot.map(|slot| *self.records.get(slot));
         let live = held.filter(Record::is_live);

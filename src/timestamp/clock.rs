@@ -78,14 +78,10 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// The latest time that the other clock can tell at `now`: what is later is not confirmed. A
-    /// witness grows older with the monotonic clock, so that an old time is never taken for the
-    /// present.
-    pub fn latest(&self, now: MonoNs) -> WallMs {
-        WallMs(self.told.0.saturating_add(now.since_ns(self.asked) / MS))
-    }
-
-    /// The earliest time that the other clock can tell at `now`: it is at least as late.
+    /// The earliest time that the other clock can tell at `now`. A step that leads beyond it is not
+    /// confirmed: if the answer was held up, the other clock may have told its time at the end. The
+    /// next answer that comes at once confirms what is right. A witness grows older with the
+    /// monotonic clock, so that an old time is never taken for the present.
     pub fn earliest(&self, now: MonoNs) -> WallMs {
         WallMs(self.told.0.saturating_add(now.since_ns(self.heard) / MS))
     }
@@ -116,7 +112,7 @@ impl Clock {
     /// Begins with the wall clock. A wall clock ahead of the witness by more than `jump_max_ms` is
     /// refused, and the clock begins with the witness.
     pub fn start(now: Now, witness: Option<Witness>, jump_max_ms: u64) -> (Self, Seen) {
-        let ahead_of = |witness: Witness| now.wall.0.saturating_sub(witness.latest(now.mono).0);
+        let ahead_of = |witness: Witness| now.wall.0.saturating_sub(witness.earliest(now.mono).0);
         let ahead_ms = witness.map_or(0, ahead_of);
         let is_refused = ahead_ms > jump_max_ms && !is_planted(Bug::ClockJumpFollowed);
         let (wall, seen) = match witness {
@@ -168,7 +164,7 @@ impl Clock {
         };
         let reaches = |ms: u64| now.wall.0 <= ms.saturating_add(self.jump_max_ms);
         step_ms <= self.jump_max_ms.saturating_add(believed_ms)
-            || witness.is_some_and(|witness| reaches(witness.latest(now.mono).0))
+            || witness.is_some_and(|witness| reaches(witness.earliest(now.mono).0))
             || is_planted(Bug::ClockJumpFollowed)
     }
 
@@ -286,8 +282,8 @@ mod tests {
     #[test]
     fn a_witness_grows_older() {
         let told = witness(1_000, 50_000).expect("one");
-        assert_eq!(told.latest(MonoNs(1_000 * MS)), WallMs(50_000));
-        assert_eq!(told.latest(MonoNs(61_999 * MS)), WallMs(110_999));
+        assert_eq!(told.earliest(MonoNs(1_000 * MS)), WallMs(50_000));
+        assert_eq!(told.earliest(MonoNs(61_999 * MS)), WallMs(110_999));
         let now = at(61_000, 110_000 + LIMIT_MS);
         let (clock, seen) = Clock::start(now, Some(told), LIMIT_MS);
         assert_eq!((clock.line().unix_ms(now.mono), seen), (now.wall.0, Seen::Agreed));
@@ -299,12 +295,15 @@ mod tests {
         let late = Witness { heard: MonoNs(31_000 * MS), ..witness(1_000, 50_000).expect("one") };
         let now = at(32_000, 3_600_000);
         assert_eq!(late.earliest(now.mono), WallMs(51_000));
-        assert_eq!(late.latest(now.mono), WallMs(81_000));
         let (clock, seen) = Clock::start(now, Some(late), LIMIT_MS);
-        assert_eq!((clock.line().unix_ms(now.mono), seen), (51_000, Seen::RefusedMs(3_519_000)));
+        assert_eq!((clock.line().unix_ms(now.mono), seen), (51_000, Seen::RefusedMs(3_549_000)));
         let mut clock = Clock::start(at(1_000, 20_000), None, LIMIT_MS).0;
         assert!(matches!(clock.look(now, Some(late)), Seen::RefusedMs(_)));
         assert_eq!(clock.line().unix_ms(now.mono), 51_000);
+        // Nor does it confirm a step that is within what it leaves open.
+        let now = at(33_000, 75_000);
+        assert_eq!(clock.look(now, Some(late)), Seen::RefusedMs(23_000));
+        assert_eq!(clock.look(now, witness(33_000, 70_000)), Seen::Agreed, "a prompt answer does");
     }
 
     #[test]

@@ -73,6 +73,11 @@ impl Clocks {
         self.0[core].has_moved
     }
 
+    /// Whether the time was last set forward to after a moment.
+    pub fn is_before_jump(&self, core: u16, moment_ms: u64) -> bool {
+        self.0[usize::from(core)].jumped.is_some_and(|(_, to_ms)| moment_ms < to_ms)
+    }
+
     /// Whether the time jumped over a moment, and over the next one as well. `pop_ms`: the moment,
     /// and when the pop after it comes.
     pub fn jumped_over(&self, core: u16, (moment_ms, next_ms): (u64, u64)) -> bool {

@@ -519,6 +519,9 @@ impl Driver for Turn<'_> {
         self.world.trace.add(self.world.now_ns, "ended", numbers);
         let (own, now) = (self.driver.own, self.driver.now);
         if name == REPORT {
+            let core = usize::from(own);
+            self.world.model.reporting[core] = self.world.reports.in_flight(own);
+            self.world.model.note_places(core, now.mono.tick_floor().0);
             self.world.reports.end(own);
             self.world.model.tally.delivered += 1;
             return Some((ticket, outcome));

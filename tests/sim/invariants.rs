@@ -84,7 +84,6 @@ impl Model {
         self.follows(begun, at, &story)?;
         self.keeps_to_wall(begun, &story)?;
         let mut write = self.timers[&id].writes[at].clone();
-        write.offset_ms = Some(begun.offset_ms);
         let Some(wish) = write.wish else {
             return broken("T8", format!("{story}: never fires"));
         };
@@ -128,7 +127,7 @@ impl Model {
         self.tally.given_up_max += skipped;
         self.unfile(id);
         let write = &mut self.timers.get_mut(&id).expect("found above").writes[at];
-        write.start = start;
+        (write.start, write.offset_ms) = (start, Some(begun.offset_ms));
         (write.next, write.failed, write.pop) = (sequence, failed, Pop::Running);
         write.version = Some(ticket.version.0);
         write.attempts += 1;
@@ -227,6 +226,7 @@ impl Model {
     ) {
         let id = ticket.id.0;
         let tick = now.mono.tick_floor().0;
+        self.note_places(usize::from(core), tick);
         self.hosts[usize::from(core)][host as usize].end(outcome, tick);
         self.rules[host as usize].end(tick);
         self.tally.ends(outcome);
@@ -369,7 +369,10 @@ impl Model {
             return false;
         }
         if host.is_in_trouble() && !host.is_ruled {
-            let by = by.max(host.ended_at).max(host.ruled_at.unwrap_or(0)) + 2 * self.look_ms;
+            // A pop that finds no place looks again after a pause, for its host is in trouble.
+            let crowded_until = self.crowded_until[core];
+            let by = by.max(host.ended_at).max(host.ruled_at.unwrap_or(0)).max(crowded_until);
+            let by = by + 2 * self.look_ms;
             return host.in_flight == 0 && tick > by;
         }
         if host.is_ruled {

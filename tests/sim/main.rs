@@ -143,9 +143,11 @@ fn replay() {
 /// Seeds that found something, far behind those that the gate walks through.
 #[test]
 fn seeds_that_failed_once_pass() {
-    for seed in
-        [665, 668, 767, 785, 851, 1036, 1628, 1629, 2846, 4137, 5058, 5939, 21337, 22976, 105799]
-    {
+    for seed in [
+        665, 668, 767, 785, 851, 1036, 1628, 1629, 2846, 4137, 5058, 5939, 21337, 22976, 100191,
+        100697, 100936, 102331, 102338, 103231, 103654, 103726, 104255, 104414, 104784, 105398,
+        105563, 105691, 105799, 106199, 106508,
+    ] {
         let report = run(&Story::draw(Options::draw(seed)), false);
         assert!(report.violation.is_none(), "seed {seed}: {:?}", report.violation);
     }
@@ -154,4 +156,11 @@ fn seeds_that_failed_once_pass() {
 #[test]
 fn every_planted_bug_is_found() {
     planted::find_all::<OneNode>(&Bug::ONE_NODE);
+}
+
+/// Bugs that few seeds find, each with one that does.
+#[test]
+fn every_rare_planted_bug_is_found() {
+    let bugs = [(Bug::CalendarTakenAsItComes, 103_654), (Bug::OrderCostsMoments, 105_563)];
+    planted::find_each::<OneNode>(&bugs);
 }

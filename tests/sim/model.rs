@@ -315,6 +315,8 @@ pub struct Model {
     /// The places of a core for callbacks, and by core how many reports have one.
     pub places_per_core: u64,
     pub reporting: Vec<u64>,
+    /// By core: the tick at which there was last no place for a host without callbacks.
+    pub crowded_until: Vec<u64>,
     /// The time by which each core's calendars go.
     pub clocks: Clocks,
     has_stalls: bool,
@@ -343,6 +345,7 @@ impl Model {
             has_clock_steps: options.has_clock_steps,
             places_per_core: options.callbacks.places_per_core_max.into(),
             reporting: vec![0; cores],
+            crowded_until: vec![0; cores],
             clocks: Clocks::new(options.shards),
             has_stalls: options.has_stalls,
             wall_ms: options.wall_ms,
@@ -405,6 +408,13 @@ impl Model {
     pub fn has_place(&self, core: usize, host: &HostMirror) -> bool {
         let all = self.places_per_core;
         all == u64::from(u32::MAX) || host.in_flight == 0 && self.taken(core) < all - all / 8
+    }
+
+    /// Notes that the places of a core may be taken. Call it before one is given back.
+    pub fn note_places(&mut self, core: usize, tick: u64) {
+        if !self.has_place(core, &HostMirror::default()) {
+            self.crowded_until[core] = tick;
+        }
     }
 
     /// The places of a core that are taken.

@@ -121,6 +121,15 @@ fn replay() {
     planted::replay::<Timestamps>();
 }
 
+/// Seeds that found something, far behind those that the gate walks through.
+#[test]
+fn seeds_that_failed_once_pass() {
+    for seed in [101163, 172876, 182257] {
+        let report = run(&Story::draw(Options::draw(seed)), false);
+        assert!(report.violation.is_none(), "seed {seed}: {:?}", report.violation);
+    }
+}
+
 #[test]
 fn every_planted_bug_is_found() {
     planted::find_all::<Timestamps>(&Bug::TIMESTAMP);

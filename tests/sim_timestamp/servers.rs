@@ -550,7 +550,8 @@ impl World {
         let is_fresh = self.now_ns < busy_until_ns.max(one.clocks.stepped_ns) + LOOK_MS * MS;
         // A server with a file has no witness against a clock that was wrong when the server began,
         // or is wrong now.
-        let is_wrong = one.began_behind || one.clocks.far_ms != 0;
+        let clocks = &one.clocks;
+        let is_wrong = one.began_behind || clocks.far_ms != 0 || clocks.is_refused();
         if is_fresh || self.options.is_standalone && is_wrong {
             return 0;
         }

@@ -219,7 +219,7 @@ impl World {
                 is_up: false,
                 began_behind: false,
                 is_original: server < options.originals,
-                clocks: Clocks::new(draw, options.drift_ppm_max, options.skew_ms_max),
+                clocks: Clocks::new(draw, &options),
                 client: Client::default(),
                 disk: Disk::new(floor),
                 keeper: Keeper::Original(Original::default()),

@@ -48,6 +48,7 @@ impl Hosts {
                 waiting.push(HostId(place));
             }
         }
+        self.keep_moments(&formerly, &former);
         let flows = &self.flows;
         for (flow, destination) in flows.flows.iter().zip(flows.table.all()) {
             destination.meter.add_places(flow.taken);
@@ -57,6 +58,19 @@ impl Hosts {
             destination.meter.stop_waiting(flows.own);
         }
         waiting
+    }
+
+    /// Keeps the moments that were taken from rates which go on. If an order about one destination
+    /// cost all others a moment, orders that follow each other fast would let none of them call.
+    fn keep_moments(&mut self, formerly: &[Flow], former: &DestinationTable) {
+        for (flow, before) in formerly.iter().zip(former.all()) {
+            let Some(at) = self.flows.table.place(&before.name) else { continue };
+            let rate = self.flows.table.all().get(at).and_then(|one| one.rule.per_1000_s);
+            if rate == before.rule.per_1000_s && !is_planted(Bug::OrderCostsMoments) {
+                let entry = self.flows.get(FlowId::of(at));
+                (entry.moment, entry.come_at) = (flow.moment, flow.come_at);
+            }
+        }
     }
 
     /// The rules that hold.

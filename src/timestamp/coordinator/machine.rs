@@ -404,7 +404,7 @@ impl Coordinator {
     /// Takes a time that `ZooKeeper`'s clock told. The time that was asked for last counts.
     fn witnessed(&mut self, mut witness: Witness) {
         if is_planted(Bug::OldWitness) {
-            witness.asked = NEVER;
+            (witness.asked, witness.heard) = (NEVER, NEVER);
         }
         if self.witness.is_none_or(|known| known.asked < witness.asked) {
             self.witness = Some(witness);
