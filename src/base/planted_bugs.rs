@@ -230,6 +230,8 @@ pub enum Bug {
     SiteBehindNotTold = 175,
     /// A write with a condition waits as long as a node is now heard and now not.
     VerdictAwaitedForEver = 176,
+    /// A site whose turn to pop has come does not ask the sites before it whether they are at it.
+    SiteTakesOverUnasked = 177,
 }
 
 impl Bug {
@@ -336,7 +338,7 @@ impl Bug {
     ];
 
     /// The bugs that few seeds find. The simulator of a cluster is given a seed for each.
-    pub const RARE: [Bug; 11] = [
+    pub const RARE: [Bug; 12] = [
         Bug::SilentRankDelaysEachPop,
         Bug::StandInOfSuspectStays,
         Bug::NewHolderTellsNoFormerOnes,
@@ -348,6 +350,7 @@ impl Bug {
         Bug::SiteBehindNotTold,
         Bug::VerdictAwaitedForEver,
         Bug::ReturningSiteAsksNoSite,
+        Bug::SiteTakesOverUnasked,
     ];
 
     /// The bugs of the timestamp service. The simulator of that service must find each.
