@@ -104,6 +104,10 @@ impl Shard {
                 false => Question::new(record.key(), waiting, tick),
             }
         });
+        if !question.is_due {
+            // It was asked before the turn of this site came, or told by a rank.
+            question.waiting = question.waiting.union(self.sites_before(tick, &record));
+        }
         question.is_due = true;
         let is_told_copies =
             is_unheard && tick < self.turns.held_until && self.has_holder_of_copies(&record);
@@ -240,9 +244,17 @@ impl Shard {
     /// The core of a rank that says nothing may get no time for long. If each pop of a timer waited
     /// for it anew, one pop would be later than the other. So after the first pop the patience with
     /// a silent rank counts from this rank's turn, and lasts for half an interval at least.
+    ///
+    /// The ranks of a site behind others all wait for these. They see at different times that a
+    /// site is dead, so each waits for the rank before it for longer.
     fn waits_until(&self, record: &Record, question: &Question) -> Tick {
         let limits = &self.config;
-        let patience_ms = limits.callbacks.timeout_ms + limits.cluster.suspect_after_ms;
+        let placement = self.records.placement_of(record);
+        let behind_ms = match placement.sites_ahead {
+            0 => 0,
+            _ => placement.delay_ms(limits.cluster.promotion) - placement.delay_of_sites_ms(),
+        };
+        let patience_ms = limits.callbacks.timeout_ms + limits.cluster.suspect_after_ms + behind_ms;
         let longest = question.since + patience_ms;
         let has_said_something = question.pause_ms > 0 || !question.told.is_empty();
         let is_planted = is_planted(Bug::SilentRankDelaysEachPop);

@@ -200,7 +200,7 @@ fn orders_come_back_and_are_bounded() {
 
 #[test]
 fn kinds_that_are_none() {
-    let known = [1, 2, 3, 4, 5, 6, 7, 8, 9, 0x12, 0x22, 0x32];
+    let known = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0x12, 0x22, 0x32];
     for kind in (0..=255_u8).filter(|kind| !known.contains(kind)) {
         let bytes = [&[kind][..], &[1; 100]].concat();
         assert_eq!(decode_message(&mut &bytes[..]), Err(PeerMessageError("unknown kind")));
