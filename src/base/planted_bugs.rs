@@ -286,7 +286,7 @@ impl Bug {
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.
-    pub const CLUSTER: [Bug; 25] = [
+    pub const CLUSTER: [Bug; 26] = [
         Bug::SkipOneReplica,
         Bug::DoNotTellReplicasOfPop,
         Bug::DropTombstonesAtRestart,
@@ -305,6 +305,7 @@ impl Bug {
         Bug::PopOfPolicyNotKept,
         Bug::RateNotDivided,
         Bug::RuledPopNotKept,
+        Bug::SiteTakesOverUnasked,
         Bug::ConditionNotJudged,
         Bug::GivenUpLeavesNoLetter,
         Bug::VersionNotCompared,
@@ -338,7 +339,7 @@ impl Bug {
     ];
 
     /// The bugs that few seeds find. The simulator of a cluster is given a seed for each.
-    pub const RARE: [Bug; 12] = [
+    pub const RARE: [Bug; 11] = [
         Bug::SilentRankDelaysEachPop,
         Bug::StandInOfSuspectStays,
         Bug::NewHolderTellsNoFormerOnes,
@@ -350,7 +351,6 @@ impl Bug {
         Bug::SiteBehindNotTold,
         Bug::VerdictAwaitedForEver,
         Bug::ReturningSiteAsksNoSite,
-        Bug::SiteTakesOverUnasked,
     ];
 
     /// The bugs of the timestamp service. The simulator of that service must find each.

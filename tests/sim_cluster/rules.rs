@@ -49,7 +49,7 @@ pub struct Rules {
     sites: Option<Sites>,
     /// The highest number of a pop that has begun of each timer.
     highest: BTreeMap<usize, u64>,
-    /// Whether nothing else goes wrong.
+    /// Whether there are rules, and nothing else goes wrong.
     is_quiet: bool,
 }
 
@@ -92,7 +92,7 @@ impl Rules {
         Self {
             all: (0..sites).map(|site| OfSite::new(options, &nodes(site))).collect(),
             sites: options.sites,
-            is_quiet: options.trouble == Trouble::None,
+            is_quiet: options.trouble == Trouble::None && options.rarities.has("Rules"),
             ..Self::default()
         }
     }
