@@ -3,23 +3,23 @@
 //! Two things make a site ask, as they make a node ask the nodes of its own site
 //! ([`crate::shard::questions`]):
 //!
-//! - It was *away*, and may have missed pops, writes and ends that the other sites made. It asks all
-//!   sites of the timer.
+//! - It was *away*, and may have missed pops, writes and ends that the other sites made. It asks
+//!   all sites of the timer.
 //! - Its turn to pop has come, because the sites before it have not told of the pop. They may be at
 //!   it: a rule of the destination holds it up, its retry policy does, or its callback takes long.
 //!   The sites that come before are asked, and again after 1 to 30 s, for as long as they say that
 //!   they are at it. Rules differ from site to site, so only the site that has a rule knows.
 //!
-//! A question reaches any node of a site. That node finds the latest state as for a read, and, where
-//! the pop is due, asks the other ranks of its site whether they are at it. It answers:
+//! A question reaches any node of a site. That node finds the latest state as for a read, and,
+//! where the pop is due, asks the other ranks of its site whether they are at it. It answers:
 //!
 //! - *later*, with the state, if its site knows better. The asker takes it, and asks again.
-//! - *ahead*, if its site makes the pop itself, and if it does not reach the asker's site yet, which
-//!   then would not hear of what is written from now on. The asker asks again in a while.
+//! - *ahead*, if its site makes the pop itself, and if it does not reach the asker's site yet,
+//!   which then would not hear of what is written from now on. The asker asks again in a while.
 //! - *held* or *wanted*: the asker may pop.
 //!
-//! So that two sites do not wait for each other, a site whose turn has come leaves the pop to a site
-//! before it that asks, unless it has begun with it, or has it in the list of its host.
+//! So that two sites do not wait for each other, a site whose turn has come leaves the pop to a
+//! site before it that asks, unless it has begun with it, or has it in the list of its host.
 
 use std::cmp::Ordering;
 
@@ -285,8 +285,8 @@ impl Shard {
         None
     }
 
-    /// Takes what a rank says of a pop that another site asks about; `None`: it says nothing. A rank
-    /// that lives and gets no time makes no pop before the other ranks of this site do.
+    /// Takes what a rank says of a pop that another site asks about; `None`: it says nothing. A
+    /// rank that lives and gets no time makes no pop before the other ranks of this site do.
     pub(super) fn rank_answered(
         &mut self,
         now: Now,
