@@ -164,8 +164,8 @@ impl Shard {
     }
 
     /// Whether a pop whose destination is paused waits at a rank or at a site that comes before
-    /// this one. Then nothing is to be done for it here. What that one did is asked when the pause is
-    /// over.
+    /// this one. Then nothing is to be done for it here. What that one did is asked when the pause
+    /// is over.
     #[inline(never)]
     pub(super) fn is_left_while_paused(&self, tick: Tick, slot: Slot, record: &Record) -> bool {
         let before = || self.ranks_before(record).union(self.sites_before(tick, record));

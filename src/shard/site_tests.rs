@@ -181,7 +181,8 @@ impl Sites {
                 let replicas = Replicas::new();
                 Request::Merge(TimerCopy { replicas, is_write: false, ..copy })
             }
-            PeerMessage::Standing(Standing { id, version, sequence, .. }) => {
+            PeerMessage::Standing(standing) | PeerMessage::Trying(standing) => {
+                let Standing { id, version, sequence, .. } = standing;
                 let site = self.views[node].local_site();
                 Request::Compare(SiteQuestion { id, version, sequence, site })
             }

@@ -101,7 +101,7 @@ fn a_rule_outlives_the_restart_of_its_site() {
     cluster.set_local(0, &format!("\n[journal]\ndata_dir = {}\n", directory.display()));
     cluster.begin(&ALL);
     let sink = Sink::ok();
-    let timers = hold_up(&cluster, &sink, &[0], 8_000);
+    let timers = hold_up(&cluster, &sink, &[0], 20_000);
     cluster.await_copies(&[1, 2, 3], &timers);
     cluster.kill(0);
     cluster.start(0);

@@ -1,9 +1,9 @@
 //! Rules of destinations in a cluster: all living nodes of a site together keep the rate (F1), none
 //! begins a callback at a destination that is paused at its site (F3), a pop that waits at one rank
 //! or is being made there is made by no other one (F5), and the numbers of the pops of a timer do
-//! not fall (F7). Of two sites, each with rules of its own, one makes a pop, whichever of them has a
-//! rule (F8). Where nodes die and links break, only F3 is checked, beside what holds without rules:
-//! nothing is lost.
+//! not fall (F7). Of two sites, each with rules of its own, one makes a pop, whichever of them has
+//! a rule (F8). Where nodes die and links break, only F3 is checked, beside what holds without
+//! rules: nothing is lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -186,8 +186,8 @@ pub fn orders(draw: &mut Stream, options: &Options, made: &mut Vec<(u64, Fault)>
 }
 
 impl World {
-    /// Gives a host another rule on all nodes of a site; `None`: of all sites. Each core takes it in
-    /// its next turn.
+    /// Gives a host another rule on all nodes of a site; `None`: of all sites. Each core takes it
+    /// in its next turn.
     pub fn order(&mut self, host: u32, rule: Option<Rule>, site: Option<usize>) {
         let at = host as usize;
         let is_new = |of: &usize| {
