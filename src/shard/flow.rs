@@ -160,10 +160,6 @@ impl Shard {
         if record.attempts == 0 && self.keeps_for_rule(&record) {
             let again = self.look_again_at(self.turns.at, &record);
             self.records.transition(slot, Next::Armed(again));
-            // It is asked about anew then, whatever this rank has waited for before.
-            if let Some(question) = self.questions.open.get_mut(&record.id.0) {
-                question.rest_until(again);
-            }
         }
     }
 
