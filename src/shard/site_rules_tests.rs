@@ -140,8 +140,8 @@ fn the_ranks_of_a_site_do_not_both_make_what_a_dead_site_held_up() {
     }
 }
 
-/// A site that is back and the one that took over may both wait with a pop. The first one that makes
-/// it tells the other.
+/// A site that is back and the one that took over may both wait with a pop. The first one that
+/// makes it tells the other.
 #[test]
 fn what_a_returned_site_and_another_one_both_hold_up_is_made_once() {
     for factor in [1, 2] {
