@@ -240,6 +240,8 @@ pub enum Bug {
     SiteBehindNotTold = 175,
     /// A write with a condition waits as long as a node is now heard and now not.
     VerdictAwaitedForEver = 176,
+    /// A site whose turn to pop has come does not ask the sites before it whether they are at it.
+    SiteTakesOverUnasked = 177,
 }
 
 impl Bug {
@@ -294,7 +296,7 @@ impl Bug {
     ];
 
     /// The bugs that need a second node. The simulator of a cluster must find each.
-    pub const CLUSTER: [Bug; 25] = [
+    pub const CLUSTER: [Bug; 26] = [
         Bug::SkipOneReplica,
         Bug::DoNotTellReplicasOfPop,
         Bug::DropTombstonesAtRestart,
@@ -313,6 +315,7 @@ impl Bug {
         Bug::PopOfPolicyNotKept,
         Bug::RateNotDivided,
         Bug::RuledPopNotKept,
+        Bug::SiteTakesOverUnasked,
         Bug::ConditionNotJudged,
         Bug::GivenUpLeavesNoLetter,
         Bug::VersionNotCompared,

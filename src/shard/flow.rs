@@ -7,7 +7,7 @@
 //! - The rank that a pop waits at keeps it while it lives, however long that takes: two ranks that
 //!   wait for one pop would make it at the same time, or in another order. The other ranks ask
 //!   whether it is at it, and come again later. While the destination is paused they do not even
-//!   ask.
+//!   ask. So do other sites ([`crate::shard::sites`]), whatever their own rules are.
 
 use std::sync::Arc;
 
@@ -163,14 +163,16 @@ impl Shard {
         }
     }
 
-    /// Whether a pop whose destination is paused waits at a rank that comes before this one. Then
-    /// nothing is to be done for it here. What that rank did is asked when the pause is over.
+    /// Whether a pop whose destination is paused waits at a rank or at a site that comes before
+    /// this one. Then nothing is to be done for it here. What that one did is asked when the pause
+    /// is over.
     #[inline(never)]
-    pub(super) fn is_left_while_paused(&self, slot: Slot, record: &Record) -> bool {
+    pub(super) fn is_left_while_paused(&self, tick: Tick, slot: Slot, record: &Record) -> bool {
+        let before = || self.ranks_before(record).union(self.sites_before(tick, record));
         record.attempts == 0
             && self.records.hosts().pauses_all_of(record.authority)
             && !self.peers.is_alone()
-            && !self.ranks_before(record).minus(self.peers.dead()).is_empty()
+            && !before().minus(self.peers.dead()).is_empty()
             && !self.is_unheard(slot, record.id)
     }
 

@@ -78,6 +78,10 @@ impl Shard {
                 }
                 Err(result) => result,
             },
+            PeerMessage::Compare(asked) => {
+                let result = self.compared_as_rank(now, asked);
+                return outbox.answer(ticket, &result, Position::default());
+            }
             PeerMessage::NoRoom { at, .. } => self.note_no_room(now, at),
             PeerMessage::Orders(lines) => self.take_orders(teller, lines, outbox),
             PeerMessage::List { shard, .. } if shard != self.config.own.0 => PeerResult::NotFound,

@@ -79,7 +79,7 @@ impl Shard {
     fn pop(&mut self, now: Now, slot: Slot, has_waited: bool, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);
-        if self.records.hosts().has_rules() && self.is_left_while_paused(slot, &record) {
+        if self.records.hosts().has_rules() && self.is_left_while_paused(tick, slot, &record) {
             let again = self.look_again_at(tick, &record);
             return self.records.transition(slot, Next::Armed(again));
         }

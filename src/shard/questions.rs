@@ -1,12 +1,15 @@
 //! Asking other nodes before a pop, where they may have done the pop or changed the timer.
 //!
-//! Two things make a pop doubtful:
+//! Three things make a pop doubtful:
 //!
 //! - A core that was *away* (its process was stopped, its machine froze, it got no time) may have
 //!   missed writes and pops of everything that it holds.
 //! - When the turn of another rank has come, that rank may be making the pop.
 //!
-//! In both cases the core tells other nodes how far it is ([`PeerMessage::Standing`]) and waits for
+//! - When the turn of this site has come, a site before it may be making the pop
+//!   ([`crate::shard::sites`]).
+//!
+//! In each case the core tells other nodes how far it is ([`PeerMessage::Standing`]) and waits for
 //! the results. A node that knows more, or that makes the pop, answers [`PeerResult::Ahead`] and
 //! tells what it knows.
 //!
@@ -101,6 +104,10 @@ impl Shard {
                 false => Question::new(record.key(), waiting, tick),
             }
         });
+        if !question.is_due {
+            // It was asked before the turn of this site came, or told by a rank.
+            question.waiting = question.waiting.union(self.sites_before(tick, &record));
+        }
         question.is_due = true;
         let is_told_copies =
             is_unheard && tick < self.turns.held_until && self.has_holder_of_copies(&record);
@@ -108,7 +115,7 @@ impl Shard {
             self.questions.open.remove(&record.id.0);
             return false;
         }
-        let is_anothers = question.pause_ms > 0 && self.may_take_long(&record);
+        let is_anothers = self.is_anothers(tick, &record, &question);
         let again = match is_anothers {
             true => self.look_again_at(tick, &record),
             false => tick + ASK_AGAIN_MS,
@@ -126,12 +133,21 @@ impl Shard {
         true
     }
 
+    /// Whether another node has said that it makes a pop, and may be at it for long. A site says so
+    /// for as long as it is at it: what holds the pop up there is not known here.
+    fn is_anothers(&self, tick: Tick, record: &Record, question: &Question) -> bool {
+        let by_site = question.ahead.intersection(self.sites_before(tick, record));
+        question.pause_ms > 0
+            && (self.may_take_long(record) || !question.is_unheard && !by_site.is_empty())
+    }
+
     fn wait_until(&mut self, slot: Slot, record: &Record, again: Tick) {
         let next = if record.attempts == 0 { Next::Armed(again) } else { Next::BackingOff(again) };
         self.records.transition(slot, next);
     }
 
-    /// Whether the turn of another rank has come, so that it may be making the pop.
+    /// Whether the turn of another rank or of another site has come, so that it may be making the
+    /// pop.
     fn may_be_anothers(&self, tick: Tick, record: &Record) -> bool {
         let placement = self.records.placement_of(record);
         let promotion = self.config.cluster.promotion;
@@ -141,6 +157,7 @@ impl Shard {
         // A node that is not on the list holds the timer until the nodes on the list have it.
         let has_others = placement.replicas.len() > 1 || placement.own.is_none();
         has_others && !(is_first && is_on_time && tick >= due)
+            || !self.sites_before(tick, record).is_empty()
     }
 
     /// The peers that are asked about a timer:
@@ -149,9 +166,11 @@ impl Shard {
     ///   meanwhile.
     /// - Otherwise: the nodes that are believed alive and whose turn to pop has come. Where a rule
     ///   holds the pop up, those that are only suspected as well.
+    /// - The sites whose turn came before that of this one.
     pub(super) fn whom_to_ask(&self, tick: Tick, record: &Record, is_unheard: bool) -> PeerSet {
         let placement = self.records.placement_of(record);
         let view = &self.peers.view;
+        let sites_before = self.sites_before(tick, record);
         let frames = |peers: PeerSet| peers.minus(self.peers.http()).without(self.peers.own());
         if is_unheard || self.questions.is_fresh(tick) {
             let gone = self.dead_for_certain(tick);
@@ -167,7 +186,7 @@ impl Shard {
             };
             let sites = if is_unheard { self.sites_to_ask(record) } else { PeerSet::EMPTY };
             let holders = view.peers_of(&placement.replicas).union(stood_in);
-            return frames(holders).union(sites).minus(gone);
+            return frames(holders).union(sites).minus(gone).union(sites_before);
         }
         let since_due_ms = tick - self.records.due(record);
         let promotion = self.config.cluster.promotion;
@@ -180,7 +199,8 @@ impl Shard {
             true => self.peers.not_dead(),
             false => self.peers.alive(),
         };
-        frames(their.fold(PeerSet::EMPTY, PeerSet::with)).intersection(may_answer)
+        let their = frames(their.fold(PeerSet::EMPTY, PeerSet::with));
+        their.intersection(may_answer).union(sites_before)
     }
 
     /// Whether a holder is an original node. An original is told whole copies only, so it cannot be
@@ -204,7 +224,8 @@ impl Shard {
                 let is_early = tick - self.questions.started_at < limits.suspect_after_ms
                     || tick < self.turns.held_until;
                 let is_patient = is_early || self.is_ruled(record);
-                let gone = if is_patient { self.peers.dead() } else { self.peers.not_alive() };
+                let silent = if is_patient { PeerSet::EMPTY } else { self.peers.not_alive() };
+                let gone = silent.union(self.peers.dead());
                 // A peer that has told something counts as alive for as long as it takes to suspect
                 // a peer.
                 let is_lately = tick - question.since < limits.suspect_after_ms;
@@ -223,9 +244,17 @@ impl Shard {
     /// The core of a rank that says nothing may get no time for long. If each pop of a timer waited
     /// for it anew, one pop would be later than the other. So after the first pop the patience with
     /// a silent rank counts from this rank's turn, and lasts for half an interval at least.
+    ///
+    /// The ranks of a site behind others all wait for these. They see at different times that a
+    /// site is dead, so each waits for the rank before it for longer.
     fn waits_until(&self, record: &Record, question: &Question) -> Tick {
         let limits = &self.config;
-        let patience_ms = limits.callbacks.timeout_ms + limits.cluster.suspect_after_ms;
+        let placement = self.records.placement_of(record);
+        let behind_ms = match placement.sites_ahead {
+            0 => 0,
+            _ => placement.delay_ms(limits.cluster.promotion) - placement.delay_of_sites_ms(),
+        };
+        let patience_ms = limits.callbacks.timeout_ms + limits.cluster.suspect_after_ms + behind_ms;
         let longest = question.since + patience_ms;
         let has_said_something = question.pause_ms > 0 || !question.told.is_empty();
         let is_planted = is_planted(Bug::SilentRankDelaysEachPop);

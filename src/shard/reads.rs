@@ -266,6 +266,9 @@ impl Shard {
         }
         let Some(mut waiting) = self.reads.remove(key) else { return };
         let from = waiting.from;
+        if let Reader::Ranks(from, asked) = from {
+            return self.rank_answered(now, (from, asked), (waiting, result), outbox);
+        }
         let found = match result {
             Some(PeerResult::Found(mut bytes)) => Some(decode_message(&mut bytes)),
             _ => None,
@@ -301,9 +304,9 @@ impl Shard {
             Reader::Client(from) => (from, None),
             Reader::Letter(from, wanted) => (from, Some(wanted)),
             Reader::Condition(key) => return self.condition_read(now, key, latest, outbox),
-            Reader::Site(from, asked) => {
-                let answer = self.compared(now, asked, latest);
-                return outbox.reply(from, answer);
+            Reader::Site(from, asked) | Reader::Ranks(from, asked) => {
+                let answer = self.compared(now, (from, asked), latest, outbox);
+                return answer.into_iter().for_each(|answer| outbox.reply(from, answer));
             }
         };
         if let Some(answer) = self.conclude(now, (from, wanted), latest, outbox) {

@@ -3,12 +3,12 @@
 use super::*;
 
 /// Nodes of the first site get no time, and nobody reaches them.
-fn leave(sites: &mut Sites, nodes: &'static [usize]) {
+pub(super) fn leave(sites: &mut Sites, nodes: &'static [usize]) {
     (0..NODES).for_each(|node| sites.cut(node, true));
     sites.frozen = nodes;
 }
 
-fn come_back(sites: &mut Sites) {
+pub(super) fn come_back(sites: &mut Sites) {
     sites.frozen = &[];
     (0..NODES).for_each(|node| sites.cut(node, false));
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Shard;
 use super::effects::{
     Answer, CallbackOutcome, Condition, Conditional, Dialect, Event, Internal, Outbox, Purpose,
-    Refusal, Request, Target, ToPeer,
+    Refusal, Request, Target, Ticket, ToPeer,
 };
 use super::harness_tests::{FROM, START_MS, config, tell};
 use crate::base::ids::{PeerIndex, TimerId};
@@ -43,6 +43,9 @@ struct Sites {
     pops: Vec<(u64, usize, u64)>,
     answers: Vec<Answer>,
     outcome: fn(usize, u64) -> CallbackOutcome,
+    /// Whether callbacks do not end, and those that have not.
+    hung: bool,
+    hanging: Vec<(usize, Ticket)>,
 }
 
 fn name(node: usize) -> String {
@@ -82,6 +85,8 @@ impl Sites {
             pops: Vec::new(),
             answers: Vec::new(),
             outcome: |_, _| CallbackOutcome::Delivered,
+            hung: false,
+            hanging: Vec::new(),
         };
         for (at, view) in views.iter().enumerate() {
             for peer in view.connected_nodes().union(view.connected_sites()).iter() {
@@ -147,6 +152,10 @@ impl Sites {
         for attempt in outbox.attempts {
             let sequence = attempt.ticket.sequence;
             self.pops.push((self.now_ms - START_MS, node, sequence));
+            if self.hung {
+                self.hanging.push((node, attempt.ticket));
+                continue;
+            }
             let outcome = (self.outcome)(node, sequence);
             self.handle(node, Event::CallbackFinished { ticket: attempt.ticket, outcome });
         }
@@ -175,7 +184,8 @@ impl Sites {
                 let replicas = Replicas::new();
                 Request::Merge(TimerCopy { replicas, is_write: false, ..copy })
             }
-            PeerMessage::Standing(Standing { id, version, sequence, .. }) => {
+            PeerMessage::Standing(standing) | PeerMessage::Trying(standing) => {
+                let Standing { id, version, sequence, .. } = standing;
                 let site = self.views[node].local_site();
                 Request::Compare(SiteQuestion { id, version, sequence, site })
             }
@@ -228,6 +238,16 @@ impl Sites {
     fn create(&mut self, node: usize, seconds: (u64, u64), factor: u8) -> TimerId {
         let mut content = Vec::new();
         encode_content("/pop", &[], b"opaque", &mut content);
+        self.create_with(node, seconds, factor, &content)
+    }
+
+    fn create_with(
+        &mut self,
+        node: usize,
+        seconds: (u64, u64),
+        factor: u8,
+        content: &[u8],
+    ) -> TimerId {
         self.ask(
             node,
             Request::Create(Definition {
@@ -235,7 +255,7 @@ impl Sites {
                 repeat_for_ms: seconds.1 * 1_000,
                 factor: Some(factor),
                 authority: "host:80",
-                content: &content,
+                content,
             }),
         )
     }
@@ -629,3 +649,6 @@ fn a_site_that_tells_of_a_timer_that_has_ended_is_told_the_end() {
 
 #[path = "site_return_tests.rs"]
 mod returns;
+
+#[path = "site_rules_tests.rs"]
+mod rules;

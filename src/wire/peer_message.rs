@@ -17,6 +17,7 @@
 //! list      kind u8 = 7, shard u16, length v, question (`wire::timer_list`)
 //! condition kind u8 = 8, version u64, then a copy that is a client's write
 //! trying    kind u8 = 9, and as standing
+//! compare   kind u8 = 10, id u64, version u64, sequence v, site u32
 //! result    kind u8; superseded: version u64, factor u8; refused: reason u8;
 //!           found: length v, a copy or a part of a list
 //! ```
@@ -36,6 +37,7 @@ use crate::base::time::TICK_NS;
 use crate::wire::attributes::{Attributes, HAS_ATTRIBUTES};
 use crate::wire::callback_uri::{before, is_authority};
 use crate::wire::leb128::{leb128_bytes, read_leb128, write_leb128};
+use crate::wire::site_question::SiteQuestion;
 
 /// Most pops of a timer: the shortest interval, 1 ms, in the longest repeat-for.
 pub const SEQUENCE_MAX: u64 = INTERVAL_MS_MAX;
@@ -53,6 +55,7 @@ pub const ORDERS_BYTES_MAX: usize = 16 << 10;
 const LIST: u8 = 7;
 const CONDITIONAL: u8 = 8;
 const TRYING: u8 = 9;
+const COMPARE: u8 = 10;
 /// Added to [`COPY`] if the message carries a client's write.
 const IS_WRITE: u8 = 0x10;
 /// Added to [`COPY`] if the timer is not a tombstone.
@@ -128,6 +131,9 @@ pub enum PeerMessage<'a> {
     Copy(TimerCopy<'a>),
     /// Asks for the copy that the receiver holds.
     Fetch(TimerId),
+    /// Another site asks whether a node of this site makes the next pop. Versions that do not know
+    /// the question refuse the message as malformed.
+    Compare(SiteQuestion),
     /// "This node or site could not be told of the timer: offer the timer, if you hold it." The
     /// sender cannot offer it itself.
     Missed {
@@ -190,8 +196,8 @@ pub enum PeerResult<'a> {
     /// Answers a fetch: the receiver does not hold the timer, or the timer was deleted. Answers a
     /// question for a list: the receiver has no such shard.
     NotFound,
-    /// Answers a standing: the receiver holds a later state, which it tells, or it makes the next
-    /// pop.
+    /// Answers a standing, or another site's question: the receiver holds a later state, which it
+    /// tells, or it makes the next pop.
     Ahead,
     /// Answers a standing: the receiver holds this state, but believes that another list is right.
     /// Answers a copy: the receiver does not hold the timer, for the list names other nodes.
@@ -236,6 +242,13 @@ impl PeerMessage<'_> {
             Self::Fetch(id) => {
                 out.push(FETCH);
                 out.extend_from_slice(&id.0.to_le_bytes());
+            }
+            Self::Compare(SiteQuestion { id, version, sequence, site }) => {
+                out.push(COMPARE);
+                out.extend_from_slice(&id.0.to_le_bytes());
+                out.extend_from_slice(&version.to_le_bytes());
+                write_leb128(*sequence, out);
+                out.extend_from_slice(&site.0.to_le_bytes());
             }
             Self::Missed { id, by } => {
                 out.push(MISSED);
@@ -321,6 +334,11 @@ pub fn decode_message<'a>(input: &mut &'a [u8]) -> Result<PeerMessage<'a>, PeerM
         STANDING => standing(input).map(PeerMessage::Standing),
         TRYING => standing(input).map(PeerMessage::Trying),
         FETCH => Ok(PeerMessage::Fetch(TimerId(u64::from_le_bytes(chunk(input)?)))),
+        COMPARE => {
+            let Standing { id, version, sequence, .. } = key(input)?;
+            let site = SiteHash(u32::from_le_bytes(chunk(input)?));
+            Ok(PeerMessage::Compare(SiteQuestion { id, version, sequence, site }))
+        }
         MISSED => Ok(PeerMessage::Missed {
             id: TimerId(u64::from_le_bytes(chunk(input)?)),
             by: NodeHash(u32::from_le_bytes(chunk(input)?)),

@@ -7,6 +7,10 @@ use super::peer_message::*;
 use crate::base::ids::{NodeHash, SiteHash, TimerId};
 use crate::base::limits::{INTERVAL_MS_MAX, URI_TOLD_BYTES_MAX};
 use crate::base::ranked::{Replicas, Sites};
+use crate::wire::site_question::SiteQuestion;
+
+const COMPARED: SiteQuestion =
+    SiteQuestion { id: TimerId(1), version: 2, sequence: SEQUENCE_MAX, site: SiteHash(5) };
 
 /// Content as `timer::definition` encodes it.
 fn content(target: &str, tags: &[(u32, &[u8])], opaque: &[u8]) -> Vec<u8> {
@@ -115,6 +119,7 @@ fn cut_off_at_every_byte() {
     let messages = [
         PeerMessage::Standing(standing_of(1, 2, SEQUENCE_MAX, u16::MAX, 5)),
         PeerMessage::Trying(standing_of(1, 2, SEQUENCE_MAX, u16::MAX, 5)),
+        PeerMessage::Compare(COMPARED),
         PeerMessage::Copy(copy),
         PeerMessage::Copy(usual(None)),
         PeerMessage::Fetch(TimerId(9)),
@@ -195,7 +200,7 @@ fn orders_come_back_and_are_bounded() {
 
 #[test]
 fn kinds_that_are_none() {
-    let known = [1, 2, 3, 4, 5, 6, 7, 8, 9, 0x12, 0x22, 0x32];
+    let known = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0x12, 0x22, 0x32];
     for kind in (0..=255_u8).filter(|kind| !known.contains(kind)) {
         let bytes = [&[kind][..], &[1; 100]].concat();
         assert_eq!(decode_message(&mut &bytes[..]), Err(PeerMessageError("unknown kind")));
@@ -375,6 +380,8 @@ proptest! {
     fn standings_come_back(standing in keys(), tail: [u8; 3]) {
         assert_comes_back(PeerMessage::Standing(standing), &tail);
         assert_comes_back(PeerMessage::Trying(standing), &tail);
+        let asked = SiteQuestion { sequence: standing.sequence, ..COMPARED };
+        assert_comes_back(PeerMessage::Compare(asked), &tail);
     }
 
     #[test]

@@ -24,14 +24,14 @@ pub const STORIES: &[Story] = &[
 
 const TWO: [usize; 2] = [0, 1];
 
-fn order(cluster: &Cluster, place: usize, method: &str, name: &str, body: &str) -> Answer {
+pub fn order(cluster: &Cluster, place: usize, method: &str, name: &str, body: &str) -> Answer {
     let path = format!("/destinations/{name}");
     let headers = "X-Chronos-Order: 1\r\n";
     request_with(cluster.admin(place), method, &path, headers, body).expect("an answer")
 }
 
 /// Waits until these nodes say this of a destination.
-fn await_shown(cluster: &Cluster, places: &[usize], name: &str, member: &str, wanted: &Value) {
+pub fn await_shown(cluster: &Cluster, places: &[usize], name: &str, member: &str, wanted: &Value) {
     for place in places {
         until(&format!("node {} to say {member}: {wanted}", place + 1), || {
             let answer = order(cluster, *place, "GET", name, "");

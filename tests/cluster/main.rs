@@ -40,6 +40,7 @@ mod requests;
 mod scaling;
 mod secrets;
 mod signatures;
+mod site_rules;
 mod sites;
 mod splits;
 mod tls;
@@ -71,6 +72,7 @@ const STORIES: &[&[Story]] = &[
     signatures::STORIES,
     token_limits::STORIES,
     sites::STORIES,
+    site_rules::STORIES,
     options::STORIES,
     bulk::STORIES,
     requests::STORIES,

@@ -23,6 +23,7 @@ use chronos::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, SEQUENCE_MAX, START_MS_MAX, Standing,
     TimerCopy, decode_message,
 };
+use chronos::wire::site_question::SiteQuestion;
 use chronos::wire::timer_list::{Filter, ListAsk, Place};
 use kit::random::Random;
 
@@ -118,7 +119,12 @@ impl Liar {
         let walk = random.pick(&[0, 1, 2, u64::MAX]);
         let from = Place(random.pick(&[0, 1 << 63, u64::MAX]));
         ListAsk { walk, from, limit: random.pick(&[1, 1_000]), filter }.encode(&mut ask);
-        let message = match random.below(12) {
+        let message = match random.below(13) {
+            12 => {
+                let (id, version) = (self.id(random), random.pick(&[0, 1, u64::MAX]));
+                let site = SiteHash(random.pick(&[0, 7]));
+                PeerMessage::Compare(SiteQuestion { id, version, sequence: 0, site })
+            }
             11 => PeerMessage::List { shard: random.pick(&[0, 0, 1, u16::MAX]), ask: &ask },
             0 => PeerMessage::Fetch(self.id(random)),
             1 => PeerMessage::Missed { id: self.id(random), by: self.node(random) },
@@ -362,6 +368,7 @@ fn clocks(random: &mut Random) -> Now {
 pub fn id_of(message: &PeerMessage<'_>) -> TimerId {
     match message {
         PeerMessage::Standing(standing) | PeerMessage::Trying(standing) => standing.id,
+        PeerMessage::Compare(asked) => asked.id,
         PeerMessage::Copy(copy) | PeerMessage::Conditional { copy, .. } => copy.standing.id,
         PeerMessage::Fetch(id)
         | PeerMessage::Missed { id, .. }

@@ -23,9 +23,9 @@ pub const STORIES: &[Story] = &[
     ("a_list_of_sites_shrinks_and_grows", a_list_of_sites_shrinks_and_grows),
 ];
 
-const ALL: [usize; 4] = [0, 1, 2, 3];
+pub const ALL: [usize; 4] = [0, 1, 2, 3];
 
-fn four_sites() -> Cluster {
+pub fn four_sites() -> Cluster {
     let mut cluster = Cluster::with(Setup { sites: true, ..Setup::default() });
     cluster.begin(&ALL);
     cluster

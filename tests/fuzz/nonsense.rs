@@ -29,6 +29,7 @@ use chronos::wire::peer_message::{
     TimerCopy, decode_message, decode_result,
 };
 use chronos::wire::resync_json::Reference;
+use chronos::wire::site_question::SiteQuestion;
 use chronos::wire::timer_action::TimerAction;
 use chronos::wire::timer_count::{CountAsk, CountPart};
 use chronos::wire::timer_list::{Filter, ListAsk, Place, read_listed, read_part};
@@ -203,9 +204,12 @@ impl World {
             actives: mask,
             list_digest: *self.random.of(&[replicas.digest(), 0, u32::MAX]),
         };
-        match self.random.below(6) {
+        let Standing { version, sequence, .. } = standing;
+        let site = *self.random.of(&[self.view.local_site(), SiteHash(7)]);
+        match self.random.below(7) {
             0 => return PeerMessage::Standing(standing),
             1 => return PeerMessage::Trying(standing),
+            2 => return PeerMessage::Compare(SiteQuestion { id, version, sequence, site }),
             _ => {}
         }
         let own_ms = self.now.mono.0 / TICK_NS;

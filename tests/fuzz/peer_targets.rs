@@ -51,6 +51,7 @@ pub fn peer_message(data: &[u8]) -> bool {
         PeerMessage::Standing(standing) | PeerMessage::Trying(standing) => {
             assert!(standing.sequence <= SEQUENCE_MAX)
         }
+        PeerMessage::Compare(asked) => assert!(asked.sequence <= SEQUENCE_MAX),
         PeerMessage::Copy(copy) => check_copy(&copy),
         PeerMessage::Orders(lines) => assert!(lines.len() <= ORDERS_BYTES_MAX),
         PeerMessage::Conditional { copy, .. } => {

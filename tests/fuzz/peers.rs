@@ -10,6 +10,7 @@ use chronos::wire::peer_frame::{FrameKind, begin_frame, end_frame};
 use chronos::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy,
 };
+use chronos::wire::site_question::SiteQuestion;
 use chronos::wire::timer_json::Tag;
 
 use crate::{fuzz, peer_targets};
@@ -105,6 +106,12 @@ fn messages() -> Vec<Vec<u8>> {
         encoded(standing(1 << 40)),
         encoded(PeerMessage::Trying(Standing { list_digest: 9, ..standing_of(3) })),
         encoded(PeerMessage::Fetch(TimerId(u64::MAX))),
+        encoded(PeerMessage::Compare(SiteQuestion {
+            id: TimerId(7),
+            version: 8,
+            sequence: 1 << 40,
+            site: SiteHash(9),
+        })),
         encoded(PeerMessage::Missed { id: TimerId(7), by: NodeHash(0x0102_0304) }),
         encoded(PeerMessage::NoRoom { id: TimerId(7), at: NodeHash(0x0102_0304) }),
         encoded(PeerMessage::Orders(b"")),

@@ -158,7 +158,7 @@ impl Options {
             interval_ms_max: 6_000,
             has_clock_steps: false,
             lost_reply_percent: 0,
-            sites: None,
+            sites: self.sites.filter(|_| self.trouble == Trouble::None),
             ..self
         }
     }

@@ -158,10 +158,11 @@ pub enum Fault {
         ms: u64,
         pause_ms: u64,
     },
-    /// Operators give a host another rule, or none.
+    /// Operators give a host another rule, or none, at one site or at all.
     Rule {
         host: u32,
         rule: Option<Rule>,
+        site: Option<usize>,
     },
     /// The disk of a node has no room for another segment.
     FullDisk {

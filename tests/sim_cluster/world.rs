@@ -536,7 +536,7 @@ impl World {
                 self.model.clocks.see(self.nodes[node].clocks.ahead_ms());
             }
             Fault::Host { host, behaviour } => self.host(host, behaviour),
-            Fault::Rule { host, rule } => self.order(host, rule),
+            Fault::Rule { host, rule, site } => self.order(host, rule, site),
             Fault::FullDisk { node, ms } => self.fill_disk(node, ms),
             Fault::Change { joining, leaving } => self.operator_begins(joining, leaving),
             Fault::Twin { node, mask, ms, breaks } => self.twin_begins(node, mask, ms, breaks),

@@ -485,6 +485,7 @@ fn owner_of(shards: ShardCount, message: &PeerMessage<'_>) -> Option<ShardIndex>
     let id = match message {
         PeerMessage::Standing(standing) | PeerMessage::Trying(standing) => standing.id,
         PeerMessage::Copy(copy) | PeerMessage::Conditional { copy, .. } => copy.standing.id,
+        PeerMessage::Compare(asked) => asked.id,
         PeerMessage::Fetch(id)
         | PeerMessage::Missed { id, .. }
         | PeerMessage::NoRoom { id, .. } => *id,

@@ -29,6 +29,9 @@ pub enum Reader {
     Condition(SlotKey),
     /// Another site, and what it holds.
     Site(Requester, SiteQuestion),
+    /// Another site, which holds the latest state, and asks who makes the pop. The other ranks are
+    /// asked.
+    Ranks(Requester, SiteQuestion),
 }
 
 /// What a read has found.
