@@ -230,6 +230,15 @@ pub enum Bug {
     SiteBehindNotTold = 175,
     /// A write with a condition waits as long as a node is now heard and now not.
     VerdictAwaitedForEver = 176,
+    /// A write that is decided takes the order of sites of what is held as it is made, not that with
+    /// which it was decided.
+    OrderOfSitesDecidedTwice = 195,
+    /// The end of a timer that another site tells is held as if the timer had ended as it started.
+    EndOfSiteHeldFromStart = 196,
+    /// A write that is made again, above one that it did not know, counts its pops anew.
+    WriteMadeAgainRepeatsPops = 197,
+    /// A node that has left its cluster takes what another site tells, and says that it is the site.
+    LeftNodeSpeaksForSite = 198,
 }
 
 impl Bug {
@@ -336,7 +345,7 @@ impl Bug {
     ];
 
     /// The bugs that few seeds find. The simulator of a cluster is given a seed for each.
-    pub const RARE: [Bug; 11] = [
+    pub const RARE: [Bug; 15] = [
         Bug::SilentRankDelaysEachPop,
         Bug::StandInOfSuspectStays,
         Bug::NewHolderTellsNoFormerOnes,
@@ -348,6 +357,10 @@ impl Bug {
         Bug::SiteBehindNotTold,
         Bug::VerdictAwaitedForEver,
         Bug::ReturningSiteAsksNoSite,
+        Bug::OrderOfSitesDecidedTwice,
+        Bug::EndOfSiteHeldFromStart,
+        Bug::WriteMadeAgainRepeatsPops,
+        Bug::LeftNodeSpeaksForSite,
     ];
 
     /// The bugs of the timestamp service. The simulator of that service must find each.
