@@ -24,9 +24,6 @@ pub struct SiteNode {
     pub name: String,
 }
 
-/// Why a node that was taken out of its cluster refuses other nodes.
-const LEFT: &str = "this node has left its cluster: ask one that is a member";
-
 /// Decides who may use the internal API and who may connect as a peer.
 ///
 /// - The internal API is for nodes at an address of a member, at a configured address of another
@@ -86,11 +83,6 @@ impl Gate {
         told: &[IpAddr],
         address: impl FnOnce() -> Option<IpAddr>,
     ) -> Result<(), String> {
-        if view.has_left() && !is_planted(Bug::LeftNodeSpeaksForSite) {
-            // It tells nobody of its site, and would tell other sites that it alone is the site.
-            self.refused += 1;
-            return Err(LEFT.to_owned());
-        }
         if self.accepts_strangers {
             return Ok(());
         }
@@ -352,24 +344,6 @@ mod tests {
         );
         let unasked = || unreachable!("everybody may");
         assert_eq!(Gate::new(true).admit(&other, &[], unasked), Ok(()));
-    }
-
-    #[test]
-    fn a_node_that_has_left_speaks_for_no_site() {
-        let member = view(&["10.0.0.1:7253", "10.0.0.2:7253"]);
-        let alone = Membership {
-            localhost: "10.0.0.1:7253".into(),
-            remote_sites: vec![("away".into(), "10.9.0.1:7253".into())],
-            ..Membership::default()
-        };
-        let left = Arc::new(View::build(Some(&member), &alone).expect("a good configuration"));
-        assert!(left.has_left());
-        for accepts_strangers in [false, true] {
-            let mut gate = Gate::new(accepts_strangers);
-            assert_eq!(gate.admit(&member, &[], || Some(ip("10.9.0.1"))), Ok(()));
-            let reason = gate.admit(&left, &[], || Some(ip("10.9.0.1"))).expect_err("it has left");
-            assert!(reason.contains("has left") && gate.refused == 1, "{reason}");
-        }
     }
 
     #[test]

@@ -294,7 +294,7 @@ impl Shard {
         if self.is_beyond_quota(copy, held.as_ref()) {
             return PeerResult::Refused(PeerRefusal::TokenFull);
         }
-        held.iter().for_each(|held| self.note_pops_made(now, held));
+        held.iter().for_each(|held| self.note_pops_made(held));
         if self.take_copy(now, teller, key, copy, held.as_ref(), outbox).is_err() {
             return self.refuse_for_room(now, copy.standing.id, outbox);
         }

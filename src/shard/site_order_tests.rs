@@ -52,7 +52,7 @@ impl Sites {
 }
 
 /// One of the writes that clients make, through a node.
-fn write(sites: &mut Sites, draw: &mut Draw, kind: usize) {
+fn write(sites: &mut Sites, draw: &mut Draw, (kind, factor): (usize, u8)) {
     let node = draw.below(NODES);
     let (name, digest) = (Some("one"), Some(digest_of(b"body")));
     let attributes = match kind {
@@ -65,7 +65,7 @@ fn write(sites: &mut Sites, draw: &mut Draw, kind: usize) {
     let definition = Definition {
         interval_ms: 20_000,
         repeat_for_ms: 20_000,
-        factor: Some(1 + draw.0 as u8 % 2),
+        factor: Some(factor),
         authority: "host:80",
         content: &content,
     };
@@ -95,9 +95,10 @@ fn all_holders_agree_on_who_pops_first_whatever_is_written_at_once() {
         sites.behind_ms = draw.below(4) as u64;
         sites.run_until(1);
         sites.under_way = Some(Vec::new());
-        let kind = draw.below(3);
+        // With different factors a node may learn only as it is about to pop that it holds none.
+        let (kind, factor) = (draw.below(3), 1 + draw.below(2) as u8);
         for _ in 0..2 + draw.below(2) {
-            write(&mut sites, &mut draw, kind);
+            write(&mut sites, &mut draw, (kind, factor));
             for _ in 0..draw.below(8) {
                 sites.pass_one(&mut draw);
             }

@@ -409,10 +409,10 @@ impl Shard {
     /// Notes the pops of a write that were made here, as another state takes the place of the write
     /// that still waits for replicas. If the write is made again, they are not made again. Cost: a
     /// look at all writes that wait, if the write is so young that it may.
-    pub(super) fn note_pops_made(&mut self, now: Now, held: &Record) {
+    pub(super) fn note_pops_made(&mut self, held: &Record) {
         let is_own = held.version.is_of(self.config.instance);
         let waits_ms = self.config.cluster.dead_after_ms + BEYOND_DEATH_MS;
-        let is_young = held.version.wall().0 + waits_ms >= now.wall.0;
+        let is_young = held.start + waits_ms >= self.turns.at;
         if held.sequence == 0 || !is_own || !is_young || is_planted(Bug::WriteMadeAgainRepeatsPops)
         {
             return;

@@ -67,7 +67,8 @@ pub fn claims(story: &mut Story) {
 /// Adds claims, keys and plain writes of one timer through both sites at almost the same time.
 pub fn site_claims(story: &mut Story) {
     let options = &story.options;
-    if !options.rarities.kinds.contains(&Rarity::SiteClaims) {
+    // A run with rules of destinations has one site.
+    if !options.rarities.kinds.contains(&Rarity::SiteClaims) || options.sites.is_none() {
         return;
     }
     let draw = &mut Stream::keyed(options.seed, Purpose::Rarities, 131);
