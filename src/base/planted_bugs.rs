@@ -230,14 +230,15 @@ pub enum Bug {
     SiteBehindNotTold = 175,
     /// A write with a condition waits as long as a node is now heard and now not.
     VerdictAwaitedForEver = 176,
-    /// A write that is decided takes the order of sites of what is held as it is made, not that with
-    /// which it was decided.
+    /// A write that is decided takes the order of sites of what is held as it is made, not that
+    /// with which it was decided.
     OrderOfSitesDecidedTwice = 195,
     /// The end of a timer that another site tells is held as if the timer had ended as it started.
     EndOfSiteHeldFromStart = 196,
     /// A write that is made again, above one that it did not know, counts its pops anew.
     WriteMadeAgainRepeatsPops = 197,
-    /// A node that has left its cluster takes what another site tells, and says that it is the site.
+    /// A node that has left its cluster takes what another site tells, and says that it is that
+    /// site.
     LeftNodeSpeaksForSite = 198,
 }
 

@@ -90,8 +90,8 @@ fn the_tombstone_of_a_delete_is_held_from_the_delete_on() {
     }
 }
 
-/// Another site tells the end of a timer as that of one with one pop more than were made. The end is
-/// as old as the last pop, and is held for a node that was dead then.
+/// Another site tells the end of a timer as that of one with one pop more than were made. The end
+/// is as old as the last pop, and is held for a node that was dead then.
 #[test]
 fn the_end_that_another_site_tells_is_held_from_the_last_pop_on() {
     for (early_ms, stays) in [(1, true), (0, false)] {

@@ -358,8 +358,8 @@ impl Shard {
     }
 
     /// The same plan with the sites that a version of the timer has, in their order, as far as they
-    /// are configured. The first site pops first. So whoever writes a version once more, or tells it
-    /// on, takes the sites that were given to it: two orders, and two sites would pop.
+    /// are configured. The first site pops first. So whoever writes a version once more, or tells
+    /// it on, takes the sites that were given to it: two orders, and two sites would pop.
     pub(super) fn of_sites(&self, plan: Plan, sites: &Sites) -> Plan {
         if sites.is_empty() {
             return plan;

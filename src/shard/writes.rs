@@ -452,8 +452,8 @@ impl Shard {
         }
     }
 
-    /// The key of a write that is made again: its version, unless the write lost, and the pops of it
-    /// that are made.
+    /// The key of a write that is made again: its version, unless the write lost, and the pops of
+    /// it that are made.
     fn key_again(
         &mut self,
         now: Now,

@@ -66,7 +66,7 @@ const JOURNAL_BUGS: [(Bug, u64); 7] = [
 ];
 
 /// Bugs that few seeds find, each with a seed that does.
-const RARE_BUGS: [(Bug, u64); 14] = [
+const RARE_BUGS: [(Bug, u64); 15] = [
     (Bug::SilentRankDelaysEachPop, 91_263),
     (Bug::NewHolderTellsNoFormerOnes, 858_518),
     (Bug::PreferredListNotTold, 1_008_610),
@@ -78,6 +78,7 @@ const RARE_BUGS: [(Bug, u64); 14] = [
     (Bug::VerdictAwaitedForEver, 4_002_925),
     (Bug::SilenceAtStartIsDeath, 68),
     (Bug::ReturningSiteAsksNoSite, 3_370),
+    (Bug::OrderOfSitesDecidedTwice, 1_123),
     (Bug::WriteMadeAgainRepeatsPops, 3_000_002),
     (Bug::EndOfSiteHeldFromStart, 3_009_463),
     (Bug::LeftNodeSpeaksForSite, 1_037_382),

@@ -604,7 +604,7 @@ impl Service {
         }
     }
 
-    /// Returns whether the caller may use the internal API. `Err`: status and reason of the refusal.
+    /// Returns whether the caller may use the internal API. `Err`: status and reason to refuse it.
     fn admit(&mut self, core: &mut Core, caller: Caller<'_>) -> Result<(), (u16, String)> {
         let is_admitted = self.admit_address(core, caller).and(core.speaks_for_site());
         is_admitted.map_err(|reason| (403, reason))?;

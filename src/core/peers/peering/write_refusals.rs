@@ -53,9 +53,9 @@ impl Peering {
         self.is_introduced || knows_it()
     }
 
-    /// Returns whether this node speaks for its site: it is a member. `Err`: why not. A node that has
-    /// left, or that the members do not know any more, can hand over to nobody what another site
-    /// tells, and would tell that it alone is the site.
+    /// Returns whether this node speaks for its site: it is a member. `Err`: why not. A node that
+    /// has left, or that the members do not know any more, can hand over to nobody what another
+    /// site tells, and would tell that it alone is the site.
     pub fn speaks_for_site(&self) -> Result<(), String> {
         let is_outside = self.view.has_left() || self.is_disowned();
         match is_outside && !is_planted(Bug::LeftNodeSpeaksForSite) {
