@@ -242,6 +242,16 @@ pub enum Bug {
     VerdictAwaitedForEver = 176,
     /// A site whose turn to pop has come does not ask the sites before it whether they are at it.
     SiteTakesOverUnasked = 177,
+    /// A write that is decided takes the order of sites of what is held as it is made, not that
+    /// with which it was decided.
+    OrderOfSitesDecidedTwice = 195,
+    /// The end of a timer that another site tells is held as if the timer had ended as it started.
+    EndOfSiteHeldFromStart = 196,
+    /// A write that is made again, above one that it did not know, counts its pops anew.
+    WriteMadeAgainRepeatsPops = 197,
+    /// A node that has left its cluster takes what another site tells, and says that it is that
+    /// site.
+    LeftNodeSpeaksForSite = 198,
 }
 
 impl Bug {
@@ -349,7 +359,7 @@ impl Bug {
     ];
 
     /// The bugs that few seeds find. The simulator of a cluster is given a seed for each.
-    pub const RARE: [Bug; 15] = [
+    pub const RARE: [Bug; 19] = [
         Bug::SilentRankDelaysEachPop,
         Bug::StandInOfSuspectStays,
         Bug::NewHolderTellsNoFormerOnes,
@@ -365,6 +375,10 @@ impl Bug {
         Bug::OrderCostsMoments,
         Bug::BesideListTakesPop,
         Bug::KeptPopWaitedForOnce,
+        Bug::OrderOfSitesDecidedTwice,
+        Bug::EndOfSiteHeldFromStart,
+        Bug::WriteMadeAgainRepeatsPops,
+        Bug::LeftNodeSpeaksForSite,
     ];
 
     /// The bugs of the timestamp service. The simulator of that service must find each.

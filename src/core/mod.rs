@@ -475,6 +475,11 @@ impl Core {
         self.peering.write_refusal().is_some() || self.view().has_left()
     }
 
+    /// Returns whether this node may be told and asked by other sites. `Err`: why not.
+    pub fn speaks_for_site(&self) -> Result<(), String> {
+        self.peering.speaks_for_site()
+    }
+
     /// What the members' wall clocks say of this node's.
     pub fn clock(&self) -> ClockVerdict {
         self.peering.clock()

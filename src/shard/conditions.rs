@@ -78,7 +78,7 @@ impl Shard {
             action,
             sequence: 0,
             seen: None,
-            version: None,
+            made: None,
             decider: None,
             refused: PeerSet::EMPTY,
             tries: 0,
@@ -155,9 +155,8 @@ impl Shard {
 
     pub(super) fn seen_here(&self, id: TimerId) -> Option<Seen> {
         let held = self.records.get(self.find(id)?);
-        let factor = self.records.placement_of(held).factor;
         let content = held.is_live().then(|| self.records.content_of(held));
-        Some(Seen::held(held, factor, content))
+        Some(Seen::held(held, self.records.placement_of(held), content))
     }
 
     /// What is known here of the timer that a write is about.
@@ -190,7 +189,7 @@ impl Shard {
         // Of two ends that are equal, one may not know of the key.
         asked.seen = known.max_by_key(|seen| (seen.key, seen.once.is_some()));
         let seen_version = asked.seen.as_ref().map(|seen| seen.key.version);
-        if asked.version.is_some() && asked.version == seen_version {
+        if asked.made.is_some_and(|(version, _)| Some(version) == seen_version) {
             // A node that was asked before has taken the write.
             return self.write_decided(now, asked, outbox);
         }
@@ -252,7 +251,13 @@ impl Shard {
         let wished = wished.or(asked.target.factor).or(seen.map(|seen| seen.factor));
         let factor = live.or(wished).unwrap_or(FACTOR_DEFAULT);
         let held = self.find(asked.target.id).map(|slot| *self.records.get(slot));
-        self.plan_known_without(asked.target, factor, held.as_ref(), asked.refused)
+        let plan = self.plan_known_without(asked.target, factor, held.as_ref(), asked.refused);
+        match asked.made {
+            Some((_, sites)) if !is_planted(Bug::OrderOfSitesDecidedTwice) => {
+                self.of_sites(plan, &sites)
+            }
+            _ => plan,
+        }
     }
 
     /// The write, with its version. What is known of the timer is older.
@@ -261,7 +266,7 @@ impl Shard {
         let slot = self.find(id);
         let held = slot.map(|slot| *self.records.get(slot));
         let seen = asked.seen.as_ref();
-        let version = asked.version.unwrap_or_else(|| {
+        let version = asked.made.map(|(version, _)| version).unwrap_or_else(|| {
             let before = self.version_before(now, id, held.as_ref());
             self.clock.assign(now.wall, before.max(seen.map(|seen| seen.key.version)))
         });
@@ -306,7 +311,7 @@ impl Shard {
         let seen = asked.seen.as_ref().map_or(0, |seen| seen.key.version.0);
         let copy = TimerCopy { is_write: true, body, ..bare };
         let bytes = outbox.encode(&PeerMessage::Conditional { seen, copy });
-        asked.version = Some(new.key.version);
+        asked.made = Some((new.key.version, plan.placement.sites));
         asked.decider = Some((decider, now.mono.tick_floor()));
         let key = self.conditions.insert(asked);
         outbox.tell(decider, Purpose::Condition(key), bytes);
@@ -348,12 +353,12 @@ impl Shard {
                 let Ok(PeerMessage::Copy(copy)) = decode_message(&mut bytes) else {
                     return Err(Refusal::NotTaken);
                 };
-                asked.version = None;
+                asked.made = None;
                 let seen = Some(Self::told(now, &asked, &copy));
                 if is_last { Err(Refusal::Contended) } else { self.judge(now, asked, seen, outbox) }
             }
             Some(PeerResult::Superseded { .. }) if !is_last => {
-                asked.version = None;
+                asked.made = None;
                 self.find_out(now, asked, outbox)
             }
             Some(PeerResult::Superseded { .. }) => Err(Refusal::Contended),
@@ -395,7 +400,7 @@ impl Shard {
         let is_live = asked.seen.as_ref().is_some_and(|seen| seen.is_live);
         let answer = self.spread(now, new, &plan, outbox);
         // Another node has the write already.
-        let answer = answer.map_err(|refusal| match asked.version {
+        let answer = answer.map_err(|refusal| match asked.made {
             Some(_) => refusal.after_others(),
             None => refusal,
         })?;
@@ -414,9 +419,9 @@ impl Shard {
     /// Answers a create that was made before as the first time. The node that took it then may have
     /// died before all replicas had the timer, so they get it now.
     fn confirm_made(&mut self, now: Now, mut asked: Asked, outbox: &mut Outbox) -> Decided {
+        asked.made = asked.seen.as_ref().map(|seen| (seen.key.version, seen.sites));
         let plan = self.plan_of(&asked);
         let Some(seen) = asked.seen.take() else { return Err(Refusal::Contended) };
-        asked.version = Some(seen.key.version);
         let mut new = self.new_write(now, &asked);
         new.key = seen.key;
         new.start = seen.start;

@@ -606,7 +606,7 @@ fn what_is_not_known_for_certain_is_refused_unless_a_key_is() {
         action: None,
         sequence: 0,
         seen: None,
-        version: None,
+        made: None,
         decider: None,
         refused: PeerSet::EMPTY,
         tries: 0,

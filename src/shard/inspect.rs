@@ -1,7 +1,7 @@
 //! A look at what a shard holds, for the simulator and tests. Changes nothing.
 
 use crate::base::ids::{Slot, TimerId};
-use crate::base::ranked::Replicas;
+use crate::base::ranked::{Replicas, Sites};
 use crate::timer::version::Version;
 
 use super::Shard;
@@ -24,6 +24,8 @@ pub struct Held {
     pub replicas: Replicas,
     /// The mask: ranks that pop in their order.
     pub actives: u16,
+    /// The sites that hold the timer, the one that pops first.
+    pub sites: Sites,
 }
 
 impl Shard {
@@ -45,6 +47,7 @@ impl Shard {
             factor: placement.factor,
             replicas: placement.replicas,
             actives: placement.actives,
+            sites: placement.sites,
         })
     }
 

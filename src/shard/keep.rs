@@ -42,7 +42,12 @@ impl Shard {
         // copies the tombstone is to outlive.
         let schedule = record.schedule();
         let last_pop = schedule.due(record.sequence).min(record.start + record.repeat_for.get());
-        let has_popped = schedule.is_last(record.sequence) && last_pop <= tick;
+        // Another site tells an end as that of a timer with one pop more than were made, whether it
+        // was deleted or came to its end. That of a delete is held a little longer for it.
+        let told_ms = record.interval_ms.saturating_mul(record.sequence + 1);
+        let is_told =
+            record.repeat_for.get() == told_ms && !is_planted(Bug::EndOfSiteHeldFromStart);
+        let has_popped = (schedule.is_last(record.sequence) || is_told) && last_pop <= tick;
         let ended = if has_popped { last_pop } else { record.start };
         // If no clock can tell the age of a version, the last pop tells it: the last pop was at
         // most an interval before.

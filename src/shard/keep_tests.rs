@@ -4,6 +4,8 @@ use crate::base::ids::TimerId;
 use crate::cluster::detector::Liveness;
 use crate::shard::effects::{Answer, Request, Target};
 use crate::shard::harness_tests::{Cluster, content, definition, target};
+use crate::shard::records::Outline;
+use crate::timer::version::StateKey;
 
 /// Whether a tombstone whose time is over is kept, by what is believed of the other node.
 #[test]
@@ -81,6 +83,40 @@ fn the_tombstone_of_a_delete_is_held_from_the_delete_on() {
         shard.records.take_out(slot);
         let held_ms = shard.records.tombstone_ms(10_000) + shard.config.cluster.tombstone_hold_ms;
         cluster.now_ms = deleted_ms + held_ms - early_ms;
+        let now = cluster.now();
+        let shard = cluster.shard(0);
+        shard.end_tombstone(now, slot);
+        assert_eq!(shard.find(id).is_some(), stays, "{early_ms}");
+    }
+}
+
+/// Another site tells the end of a timer as that of one with one pop more than were made. The end
+/// is as old as the last pop, and is held for a node that was dead then.
+#[test]
+fn the_end_that_another_site_tells_is_held_from_the_last_pop_on() {
+    for (early_ms, stays) in [(1, true), (0, false)] {
+        let mut cluster = Cluster::new(2, true);
+        cluster.run_until(60);
+        let id = cluster.create(0, (2, 24), 2);
+        let ended_ms = cluster.now_ms + 24_000;
+        cluster.now_ms = ended_ms;
+        let now = cluster.now();
+        cluster.believe(0, 1, Liveness::Dead);
+        let shard = cluster.shard(0);
+        let slot = shard.find(id).expect("it is held");
+        let held = *shard.records.get(slot);
+        let outline = Outline {
+            id,
+            key: StateKey { version: held.version, sequence: 12 },
+            start: held.start,
+            interval_ms: 2_000,
+            repeat_for_ms: 13 * 2_000,
+            placement: *shard.records.placement_of(&held),
+        };
+        let slot = shard.records.bury(now.mono.tick_floor(), &outline, Some(slot));
+        shard.records.take_out(slot);
+        let held_ms = shard.records.tombstone_ms(2_000) + shard.config.cluster.tombstone_hold_ms;
+        cluster.now_ms = ended_ms + held_ms - early_ms;
         let now = cluster.now();
         let shard = cluster.shard(0);
         shard.end_tombstone(now, slot);

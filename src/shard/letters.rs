@@ -308,7 +308,7 @@ impl Shard {
             action: None,
             sequence: 0,
             seen: None,
-            version: None,
+            made: None,
             decider: None,
             refused: PeerSet::EMPTY,
             tries: 0,

@@ -302,6 +302,7 @@ impl Shard {
             .as_ref()
             .zip(copy.body)
             .and_then(|(held, body)| self.with_later_plan(held, key.version, body.content));
+        held.iter().for_each(|held| self.note_pops_made(held));
         if self.take_copy(now, teller, key, copy, held.as_ref(), outbox).is_err() {
             return self.refuse_for_room(now, copy.standing.id, outbox);
         }

@@ -4,7 +4,7 @@
 
 use crate::base::ids::{PeerSet, Slot, TimerId};
 use crate::base::limits::{CLOCK_LEAD_MS_MAX, REPLICATION_FACTOR_DEFAULT, TOMBSTONE_MS_MIN};
-use crate::base::ranked::Replicas;
+use crate::base::ranked::{Replicas, Sites};
 use crate::base::time::{Now, WallMs};
 use crate::journal::Position;
 use crate::timer::definition::{Definition, has_attributes, spread_ms};
@@ -348,10 +348,7 @@ impl Shard {
         if let Some(held) = held {
             let held = self.records.placement_of(held);
             extras = extras.union(view.peers_of(&held.replicas));
-            if !held.sites.is_empty() {
-                let sites = self.present_sites(&held.sites);
-                plan.placement = self.placement(plan.placement.replicas, sites, factor);
-            }
+            plan = self.of_sites(plan, &held.sites);
         }
         let away = self.lately_full().union(self.peers.back_lately(self.turns.at));
         if !away.is_empty() {
@@ -361,6 +358,17 @@ impl Shard {
         let told = view.peers_of(&plan.placement.replicas).with(view.own());
         plan.extras = extras.minus(told);
         plan
+    }
+
+    /// The same plan with the sites that a version of the timer has, in their order, as far as they
+    /// are configured. The first site pops first. So whoever writes a version once more, or tells
+    /// it on, takes the sites that were given to it: two orders, and two sites would pop.
+    pub(super) fn of_sites(&self, plan: Plan, sites: &Sites) -> Plan {
+        if sites.is_empty() {
+            return plan;
+        }
+        let Placement { replicas, factor, .. } = plan.placement;
+        Plan { placement: self.placement(replicas, self.present_sites(sites), factor), ..plan }
     }
 
     /// Members that have had no room in the last minutes, this node included: other nodes may stand
@@ -380,12 +388,7 @@ impl Shard {
     }
 
     /// A placement in which all ranks act.
-    pub(super) fn placement(
-        &self,
-        replicas: Replicas,
-        sites: crate::base::ranked::Sites,
-        factor: u8,
-    ) -> Placement {
+    pub(super) fn placement(&self, replicas: Replicas, sites: Sites, factor: u8) -> Placement {
         Placement {
             replicas,
             sites,

@@ -42,10 +42,21 @@ struct Sites {
     /// Each pop: milliseconds after the start, node, sequence number.
     pops: Vec<(u64, usize, u64)>,
     answers: Vec<Answer>,
+    /// What is on its way, where it does not arrive at once.
+    under_way: Option<Vec<Sent>>,
     outcome: fn(usize, u64) -> CallbackOutcome,
     /// Whether callbacks do not end, and those that have not.
     hung: bool,
     hanging: Vec<(usize, Ticket)>,
+}
+
+/// A message of a node, or the result of one for the node.
+struct Sent {
+    node: usize,
+    peer: PeerIndex,
+    purpose: Purpose,
+    is_result: bool,
+    bytes: Vec<u8>,
 }
 
 fn name(node: usize) -> String {
@@ -84,6 +95,7 @@ impl Sites {
             behind_ms: 0,
             pops: Vec::new(),
             answers: Vec::new(),
+            under_way: None,
             outcome: |_, _| CallbackOutcome::Delivered,
             hung: false,
             hanging: Vec::new(),
@@ -136,6 +148,11 @@ impl Sites {
         let mut unheard = Vec::new();
         for ToPeer { peer, purpose, bytes } in outbox.to_peers {
             let bytes = &outbox.peer_bytes[bytes];
+            if let Some(under_way) = &mut self.under_way {
+                let bytes = bytes.to_vec();
+                under_way.push(Sent { node, peer, purpose, is_result: false, bytes });
+                continue;
+            }
             match (self.views[node].peers()[peer.index()].kind, self.lines[node][1 - node / 2]) {
                 (PeerKind::Site(_), Some(to)) => self.tell_site(node, to, (peer, purpose), bytes),
                 (PeerKind::Site(_), None) => unheard.push((peer, purpose)),
@@ -167,8 +184,30 @@ impl Sites {
         let (now, from) = (self.now(to), self.views[to].node_named(&name(node)));
         let (result, replies) = tell(&mut self.shards[to], now, from, bytes);
         self.deliver(to, replies);
-        let result = decode_result(&mut &result[..]).expect("encoded by a shard");
-        self.handle(node, Event::PeerResult { peer, purpose, result });
+        self.answer(Sent { node, peer, purpose, is_result: true, bytes: result });
+    }
+
+    fn answer(&mut self, result: Sent) {
+        match &mut self.under_way {
+            Some(under_way) => under_way.push(result),
+            None => self.arrive(result),
+        }
+    }
+
+    /// What was on its way arrives.
+    fn arrive(&mut self, sent: Sent) {
+        let Sent { node, peer, purpose, is_result, bytes } = sent;
+        if is_result {
+            let result = decode_result(&mut &bytes[..]).expect("encoded by a shard");
+            return self.handle(node, Event::PeerResult { peer, purpose, result });
+        }
+        match self.views[node].peers()[peer.index()].kind {
+            PeerKind::Site(_) => {
+                let to = self.lines[node][1 - node / 2].expect("no line is cut");
+                self.tell_site(node, to, (peer, purpose), &bytes);
+            }
+            PeerKind::Node(_) => self.tell_node(node, peer, purpose, &bytes),
+        }
     }
 
     /// Tells a site over the internal HTTP API: whole copies, without the nodes of the site.
@@ -208,7 +247,9 @@ impl Sites {
                 PeerResult::Refused(PeerRefusal::Full)
             }
         };
-        self.handle(node, Event::PeerResult { peer, purpose, result });
+        let mut bytes = Vec::new();
+        result.encode(&mut bytes);
+        self.answer(Sent { node, peer, purpose, is_result: true, bytes });
     }
 
     /// A link would ask again.
@@ -647,6 +688,8 @@ fn a_site_that_tells_of_a_timer_that_has_ended_is_told_the_end() {
     sites.audit();
 }
 
+#[path = "site_order_tests.rs"]
+mod orders;
 #[path = "site_return_tests.rs"]
 mod returns;
 

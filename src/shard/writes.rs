@@ -18,8 +18,8 @@ use crate::wire::peer_message::{CopyBody, PeerMessage, PeerRefusal, PeerResult, 
 use super::Shard;
 use super::effects::{Answer, Outbox, Purpose, Refusal, Reply, Target};
 use super::parts::peers::FULL_MS;
-use super::parts::writes::{NewWrite, Plan, Waiting, bare_copy};
-use super::records::{Outline, Placement};
+use super::parts::writes::{Body, NewWrite, Plan, Waiting, bare_copy};
+use super::records::{Outline, Placement, Record};
 
 /// How often a write is made before the client is told to retry.
 const TRIES_MAX: u8 = 4;
@@ -406,6 +406,29 @@ impl Shard {
         outbox.replies.push(Reply { to, answer, after });
     }
 
+    /// Notes the pops of a write that were made here, as another state takes the place of the write
+    /// that still waits for replicas. If the write is made again, they are not made again. Cost: a
+    /// look at all writes that wait, if the write is so young that it may.
+    pub(super) fn note_pops_made(&mut self, held: &Record) {
+        let is_own = held.version.is_of(self.config.instance);
+        let waits_ms = self.config.cluster.dead_after_ms + BEYOND_DEATH_MS;
+        let is_young = held.start + waits_ms >= self.turns.at;
+        if held.sequence == 0 || !is_own || !is_young || is_planted(Bug::WriteMadeAgainRepeatsPops)
+        {
+            return;
+        }
+        for index in 0..self.writes.waiting.places() {
+            let key = self.writes.waiting.key_at(index);
+            let Some(write) = key.and_then(|key| self.writes.waiting.get_mut(key)) else {
+                continue;
+            };
+            let Outline { id, key, .. } = &mut write.outline;
+            if (*id, key.version) == (held.id, held.version) {
+                key.sequence = key.sequence.max(held.sequence);
+            }
+        }
+    }
+
     /// Why a write is not made again:
     ///
     /// - This node has left its cluster. The nodes that were to hold the timer are no peers any
@@ -429,6 +452,26 @@ impl Shard {
         }
     }
 
+    /// The key of a write that is made again: its version, unless the write lost, and the pops of
+    /// it that are made.
+    fn key_again(
+        &mut self,
+        now: Now,
+        made: StateKey,
+        held: Option<&Record>,
+        seen: Option<Version>,
+    ) -> StateKey {
+        let newest = held.map_or(made.version, |held| held.version.max(made.version));
+        let version = match seen {
+            None if newest == made.version => made.version,
+            seen => self.clock.assign(now.wall, Some(newest.max(seen.unwrap_or(made.version)))),
+        };
+        // A timer that is held already may be popping, or have popped.
+        let before = held.filter(|held| held.version == made.version);
+        let done = before.map_or(0, |held| held.sequence);
+        StateKey { version, sequence: made.sequence.max(done) }
+    }
+
     /// Makes a write again, with the factor of the timer held.
     ///
     /// - `seen` is the version that the write lost against: the write gets a version above it.
@@ -449,24 +492,21 @@ impl Shard {
         let (slot, body) = (self.find(write.outline.id), write.body.take());
         let Outline { id, key: made, start, interval_ms, repeat_for_ms, .. } = write.outline;
         let held = slot.map(|slot| *self.records.get(slot));
-        let newest = held.map_or(made.version, |held| held.version.max(made.version));
-        let version = match seen {
-            None if newest == made.version => made.version,
-            seen => self.clock.assign(now.wall, Some(newest.max(seen.unwrap_or(made.version)))),
-        };
-        // A timer that is held already may be popping.
-        let made_here = held.filter(|held| held.version == version);
-        let done = made_here.map_or(0, |held| held.sequence);
+        let key = self.key_again(now, made, held.as_ref(), seen);
+        let made_here = held.filter(|held| held.version == key.version);
+        let is_above = key.version != made.version;
+        // Where all pops are made, what is left is to end the state that the write lost against.
+        let is_end = is_above && key.sequence > 0 && write.outline.schedule().is_last(key.sequence);
         let new = NewWrite {
             from: write.from,
             asked_at: write.asked_at,
             id,
             slot,
-            key: StateKey { version, sequence: made.sequence.max(done) },
+            key,
             start,
             interval_ms,
             repeat_for_ms,
-            body: body.as_ref().map(|body| (&*body.authority, &*body.content)),
+            body: body.as_ref().filter(|_| !is_end).map(Body::parts),
             // A try with stand-ins for nodes that refused does not count: fewer are left each time.
             tries: write.tries + u8::from(write.refused.is_empty() || seen.is_some()),
             refused: write.refused,
@@ -476,13 +516,16 @@ impl Shard {
         };
         let target = Target { id, factor: Some(factor), filter: None };
         let mut plan = self.plan_known_without(target, factor, held.as_ref(), write.refused);
+        if !is_above {
+            plan = self.of_sites(plan, &write.outline.placement.sites);
+        }
         plan.is_create = write.is_create;
         let told = self.peers.view.peers_of(&plan.placement.replicas).union(write.refused);
         plan.extras = plan.extras.union(write.asked).minus(told.with(self.peers.own()));
         self.tell_of_refusing(&write, &plan, outbox);
         // It popped to its end here, or it was decided, and written over since.
         let is_over = new.body.is_some() && made_here.is_some_and(|held| !held.is_live())
-            || write.is_decided && newest != made.version;
+            || write.is_decided && is_above;
         let answer = match (write.tries, made_here.and(slot)) {
             _ if is_over => Ok(Some(self.done_by(&write.outline, write.is_identified))),
             (TRIES_MAX.., _) if seen.is_none() => Err(Refusal::Unanswered),

@@ -206,12 +206,12 @@ fn a_create_that_was_not_taken_is_ended_wherever_it_may_be() {
     }
 }
 
-/// A write made again with its own version keeps the pops that were made here meanwhile. A write
-/// with another version begins anew.
+/// A write made again keeps the pops that were made here meanwhile, with its own version and above
+/// another one.
 #[test]
-fn a_write_that_is_made_again_keeps_the_pops_of_its_own_version() {
+fn a_write_that_is_made_again_keeps_the_pops_that_were_made() {
     let (_, [own, second, _]) = cluster();
-    for (seen_above, sequence) in [(None, 4), (Some(1), 0)] {
+    for (seen_above, sequence) in [(None, 4), (Some(1), 4)] {
         let (mut cluster, _) = cluster();
         let now = cluster.now();
         let replicas = list(&cluster, &[own, second]);

@@ -35,6 +35,11 @@ impl Version {
         WallMs(self.0 >> (COUNTER_BITS + NodeInstance::BITS))
     }
 
+    /// Whether a clock of this instance gave the version out.
+    pub fn is_of(self, instance: NodeInstance) -> bool {
+        self.0 & ((1 << NodeInstance::BITS) - 1) == u64::from(instance.get())
+    }
+
     /// The version of a write from a node that sends no version (docs/compat/timer-service.md §4):
     /// the least version in the wall millisecond of the timer's start, which that node tells all
     /// nodes alike. A clock never gives out such a version.

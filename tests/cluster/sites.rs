@@ -1,14 +1,17 @@
 //! Four sites with one node each, and two sites with two nodes each.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use kit::runner::Story;
+use kit::client::{Answer, request_with};
+use kit::noise;
+use kit::runner::{Story, disturbed};
 
 use super::harness::{Cluster, Setup, until};
 use super::sink::Sink;
-use super::timers::{HUNDRED, Order, Timers};
+use super::timers::{HUNDRED, Order, STALLED, Timers};
 use super::wires::Switch;
 
 pub const STORIES: &[Story] = &[
@@ -21,6 +24,7 @@ pub const STORIES: &[Story] = &[
     ("a_killed_site_pops_nothing_that_ended", a_killed_site_pops_nothing_that_ended),
     ("a_site_that_is_away_for_long_pops_nothing_that_ended", a_site_is_away_for_long),
     ("a_list_of_sites_shrinks_and_grows", a_list_of_sites_shrinks_and_grows),
+    ("what_both_sites_take_at_once_pops_once", what_both_sites_take_at_once_pops_once),
 ];
 
 pub const ALL: [usize; 4] = [0, 1, 2, 3];
@@ -279,4 +283,71 @@ fn a_list_of_sites_shrinks_and_grows() {
     let answer = cluster.request(1, "DELETE", &timers.all[20].location, "");
     assert_eq!(answer.status, 200, "{answer:?}");
     sees(&cluster, &ALL, 20, 404);
+}
+
+/// Names, and keys, that clients create through both sites at the same moment.
+const AT_ONCE: usize = 300;
+
+/// Asks both sites for each name or key at the same moment, through each node in turn.
+fn at_both_sites(ask: impl Fn(usize, usize) -> Answer + Sync) -> Vec<[Answer; 2]> {
+    let ask = &ask;
+    let places = |at: usize| [at % 2, 2 + at / 2 % 2];
+    let both = |at: usize| {
+        thread::scope(|scope| {
+            let asked = places(at).map(|place| scope.spawn(move || ask(place, at)));
+            asked.map(|one| one.join().expect("each is answered"))
+        })
+    };
+    (0..AT_ONCE).map(both).collect()
+}
+
+/// Each site takes what the other one takes at the same moment, for sites do not ask each other
+/// before a write. One of the two stays, with one version, and pops once.
+fn what_both_sites_take_at_once_pops_once() {
+    let (cluster, _switch, sink) = two_sites();
+    let begun = Instant::now();
+    let order = Order::once(12_000).factor(2);
+    let ask = |place: usize, (method, path): (&str, &str), header: &str, callback: &str| {
+        let document = order.document(&sink.uri(callback), "");
+        let answer = request_with(cluster.address(place), method, path, header, &document);
+        answer.unwrap_or_else(|error| panic!("node {}: {error}", place + 1))
+    };
+    let names = at_both_sites(|place, at| {
+        let (path, callback) = (format!("/timers/by-name/n{at}"), format!("/name/{at}/{place}"));
+        ask(place, ("PUT", &path), "If-None-Match: *\r\n", &callback)
+    });
+    let keys = at_both_sites(|place, at| {
+        let key = format!("Idempotency-Key: k{at}\r\n");
+        ask(place, ("POST", "/timers"), &key, &format!("/key/{at}"))
+    });
+    let due = Instant::now() + Duration::from_millis(order.interval_ms);
+    for (at, [one, other]) in names.iter().chain(&keys).enumerate() {
+        let statuses = [one.status, other.status];
+        assert!(statuses == [200; 2] || at < AT_ONCE && statuses.contains(&200), "{statuses:?}");
+        let taken = if one.status == 200 { one } else { other };
+        // All nodes come to show one ETag, that of one of the answers.
+        let tags = [one, other].map(|answer| answer.header("ETag"));
+        until("the sites to agree", || {
+            let shown = ALL.map(|place| cluster.request(place, "GET", taken.location(), ""));
+            let shown = shown.each_ref().map(|answer| answer.header("ETag"));
+            (shown == [shown[0]; 4] && tags.contains(&shown[0])).then_some(())
+        });
+    }
+    if Instant::now() + Duration::from_secs(2) > begun + Duration::from_millis(order.interval_ms) {
+        disturbed("timers were due too soon");
+    }
+    // The site that acts second would do so 4 s later.
+    let end = due + Duration::from_millis(6_500);
+    thread::sleep(end.saturating_duration_since(Instant::now()));
+    until("each to pop", || (sink.pops().len() >= 2 * AT_ONCE).then_some(()));
+    let mut popped = HashMap::<String, usize>::new();
+    for pop in sink.pops() {
+        let timer = pop.path.split('/').take(3).collect::<Vec<_>>().join("/");
+        *popped.entry(timer).or_default() += 1;
+    }
+    let again: Vec<_> = popped.iter().filter(|(_, count)| **count > 1).collect();
+    if !again.is_empty() && noise::since(begun) >= STALLED {
+        disturbed(format!("popped again: {again:?}"));
+    }
+    assert!(again.is_empty() && popped.len() == 2 * AT_ONCE, "{} popped: {again:?}", popped.len());
 }

@@ -139,6 +139,11 @@ impl World {
         if holders.iter().any(|(_, held)| held.is_live && !lives(held)) {
             return broken("T10", text());
         }
+        let sites = holders.iter().filter(|(_, held)| lives(held)).map(|(_, held)| held.sites);
+        let sites: Vec<_> = sites.collect();
+        if sites.iter().any(|other| *other != sites[0]) {
+            return broken("T10 sites", text());
+        }
         let pops = self.model.pops.range((write.name, 0)..=(write.name, u64::MAX));
         let told = pops.filter(|(_, seen)| {
             seen.iter().any(|one| {

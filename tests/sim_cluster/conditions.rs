@@ -219,6 +219,10 @@ impl Model {
         (sent_ns, now_ns): (u64, u64),
     ) -> Checked {
         let Some(id) = self.writes[&name].id else { return Ok(()) };
+        if self.has_sites {
+            // Each site may have made it. One version stays.
+            return Ok(());
+        }
         let Some((_, first)) = self.versions.keys.get_mut(&id) else { return Ok(()) };
         let first = *first.get_or_insert(version);
         let write = &self.writes[&name];

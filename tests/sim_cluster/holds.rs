@@ -181,6 +181,18 @@ impl Model {
         })
     }
 
+    /// Whether another site may have made an action of the earlier of two writes before it heard of
+    /// the later one. It is a write, too, and may win.
+    pub fn is_acted_on_beside(&self, earlier: &Write, later: &Write) -> bool {
+        let told_ns =
+            later.closed.map_or(u64::MAX, |(at_ns, _)| at_ns.saturating_add(self.talk_ns));
+        let is_beside = |act: &Act| {
+            let is_over = act.closed.is_some_and(|(at_ns, _)| at_ns + self.talk_ns < later.sent_ns);
+            !act.has_no_effect() && act.sent_ns <= told_ns && !is_over
+        };
+        earlier.id.is_some_and(|id| self.acts_on(id).any(is_beside))
+    }
+
     /// Whether an action may have reached some holder of a timer since a moment. Attempts at its
     /// pop, and the pauses between them, count anew from then.
     pub fn is_acted_on_since(&self, id: u64, from_ns: u64) -> bool {

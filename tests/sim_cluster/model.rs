@@ -356,6 +356,10 @@ impl Model {
         if self.has_sites && later.sent_ns < over_ns.saturating_add(self.talk_ns) {
             return true;
         }
+        // Nor may it have heard of the later one, as a client does something with the timer there.
+        if self.has_sites && self.is_acted_on_beside(earlier, later) {
+            return true;
+        }
         // A node that was started anew keeps the distance that its clocks had drifted by then.
         let drifted_ns = 2 * later.sent_ns * self.drift_ppm / 1_000_000;
         later.sent_ns <= over_ns.saturating_add(self.clocks.ns() + drifted_ns)
@@ -617,6 +621,12 @@ impl Model {
         self.disturbances.longest_ns(from_ns, now_ns) >= self.away_ns(from_ns, now_ns) && !is_told
     }
 
+    /// Reports whether a timer that came to its end may be back since it popped at `popped_ns`.
+    pub fn may_be_back(&self, write: &Write, popped_ns: u64, now_ns: u64) -> bool {
+        let from_ns = popped_ns.min(write.sent_ns);
+        self.has_sites && self.may_be_over(write, now_ns) && self.may_return(write, from_ns, now_ns)
+    }
+
     /// Reports whether the earlier of two writes may have been made again as the later one: it was
     /// not answered when the later one was sent.
     pub fn is_made_again(&self, earlier: &Write, later: &Write) -> bool {
@@ -638,17 +648,21 @@ impl Model {
         if !is_quiet {
             return self.is_no_double_of_a_pause(write, (place, now_ns), others, &text);
         }
+        let (early_ns, late_ns) = self.losses.shifted_ns(write.sent_ns);
         for other in others {
             let is_own = (other.place.node, other.place.life) == (place.node, place.life);
             if let Some((told_ns, CallbackOutcome::Delivered)) = other.told
                 && told_ns + self.talk_ns < now_ns
+                && !self.may_be_back(write, told_ns, now_ns)
             {
                 return broken("T3", text());
             }
             // The next rank takes over two seconds after the due time, not earlier. A pop that
             // began late, because its host was in trouble, proves nothing.
             let is_well = self.host_is_well(wish.host, now_ns.saturating_sub(settled_ns), now_ns);
+            // Where clocks were set before a boot, ranks and sites do not count from one moment.
             let least_ns = RANK_NS - 2 * CROSSINGS_NS - TALK_NS;
+            let least_ns = least_ns.saturating_sub(early_ns + late_ns);
             let is_again = write.id.is_some_and(|id| self.is_resumed_meanwhile(id, other));
             let is_late = now_ns.saturating_sub(other.begun_ns) >= least_ns || is_again;
             if !is_own && is_well && !is_late {

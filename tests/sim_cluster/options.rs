@@ -174,8 +174,11 @@ impl Options {
     fn with_sites(self) -> Self {
         let sites = Sites::draw(&self);
         let Some(known) = sites else { return self };
+        let mut rarities = self.rarities.clone();
+        rarities.of_sites(self.seed, self.trouble);
         Self {
             sites,
+            rarities,
             stays_dead: self.stays_dead.filter(|node| known.may_die(*node)),
             // All tombstones must have ended when a run ends.
             cluster: ClusterLimits { tombstone_hold_ms: 20_000, ..self.cluster },

@@ -67,9 +67,13 @@ pub enum Rarity {
     /// All nodes die at once, and one that is back first gets no time as the others start. Nothing
     /// else goes wrong (see `silent_starts.rs`).
     SilentStarts = 30,
+    /// Clients create timers through both sites at once, where nothing goes wrong (see
+    /// `claims.rs`).
+    SiteClaims = 31,
 }
 
 impl Rarity {
+    /// All kinds but the one that only two sites have ([`Rarities::of_sites`]).
     const ALL: [Self; 20] = [
         Self::OldFiles,
         Self::Twins,
@@ -153,6 +157,14 @@ impl Rarities {
         Self { kinds, alone }
     }
 
+    /// Adds what only two sites have.
+    pub fn of_sites(&mut self, seed: u64, trouble: Trouble) {
+        let draw = &mut Stream::keyed(seed, Purpose::Rarities, Rarity::SiteClaims as u64);
+        if trouble == Trouble::None && draw.chance(PERCENT_OF_SOME) {
+            self.kinds.push(Rarity::SiteClaims);
+        }
+    }
+
     /// Returns how many timers and tombstones a core of the node has room for, if the node has
     /// little room.
     pub fn room_of(&self, seed: u64, (node, nodes): (usize, usize)) -> Option<u64> {
@@ -187,7 +199,7 @@ pub fn rare_faults(options: &Options, made: &mut Vec<(u64, Fault)>) {
             // The plots and the limits of the node make these.
             Rarity::LongIntervals | Rarity::Pauses | Rarity::NoRoom => {}
             Rarity::Claims | Rarity::Matches | Rarity::Keys => {}
-            Rarity::Holds | Rarity::Ends | Rarity::SilentStarts => {}
+            Rarity::Holds | Rarity::Ends | Rarity::SilentStarts | Rarity::SiteClaims => {}
         }
     }
 }

@@ -37,6 +37,7 @@ impl Model {
             };
             if let Some(other) = others.iter().find(is_known)
                 && self.is_current(write, now_ns)
+                && !self.may_be_back(write, other.begun_ns, now_ns)
             {
                 let what = format!(
                     "pop {sequence} of {write:?} by {place:?} at {now_ns}, {popped} is {other:?}"

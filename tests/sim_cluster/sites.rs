@@ -147,7 +147,8 @@ impl CoreDriver {
         let from = node_name(world.network.connections[id].dialler.node);
         let address: IpAddr = from.split(':').next().expect("a host").parse().expect("an address");
         let view = self.core.view().clone();
-        if self.gate.admit(&view, self.core.site_callers(), || Some(address)).is_err() {
+        let is_known = self.gate.admit(&view, self.core.site_callers(), || Some(address)).is_ok();
+        if !is_known || self.core.speaks_for_site().is_err() {
             world.trace.add(world.now_ns, "stranger", [self.place.node as u64, id as u64, 0, 0]);
             return self.site_answer(world, (id, number), (403, ""), b"");
         }

@@ -7,7 +7,7 @@ use chronos::wire::timer_action::TimerAction;
 use kit::simulator::callback_world::Behaviour;
 use kit::simulator::random::{Purpose, Stream};
 
-use super::claims::claims;
+use super::claims::{claims, site_claims};
 use super::conditions::{keys, matches};
 use super::disks::{a_site_at_once, all_at_once, long_absence};
 use super::holds::{ends, holds};
@@ -253,6 +253,7 @@ impl Story {
         if story.options.rarities.kinds.contains(&Rarity::Claims) {
             claims(&mut story);
         }
+        site_claims(&mut story);
         matches(&mut story);
         keys(&mut story);
         if story.options.rarities.kinds.contains(&Rarity::Holds) {

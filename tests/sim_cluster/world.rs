@@ -290,7 +290,8 @@ impl World {
             let list = |(node, held): &(usize, Held)| {
                 let lists = (held.replicas.as_slice(), held.actives);
                 let state = if held.is_live { "live" } else { "ended" };
-                format!("node {node} {:x}/{} {state} {lists:?}", held.version.0, held.sequence)
+                let (version, sequence, sites) = (held.version.0, held.sequence, held.sites);
+                format!("node {node} {version:x}/{sequence} {state} {lists:x?} {sites:x?}")
             };
             let text: Vec<String> = holders.iter().map(list).collect();
             eprintln!("{:>12} us held by {text:?}", self.now_ns / 1_000);

@@ -508,11 +508,15 @@ fn a_process_that_is_refused_as_a_twin_takes_no_writes() {
     let peers = [1, 2].map(|node| network.core(0, 0).view().node_named(&name(node)).expect("one"));
     assert_eq!(actions, peers.map(PeerAction::Dial));
     assert!(!refuses(&mut network), "nobody has said anything");
+    assert!(network.core(0, 0).speaks_for_site().is_ok());
     network.core(0, 0).peer_disowns(now, peers[0]);
     assert!(refuses(&mut network), "nobody else believes it");
+    let outside = network.core(0, 0).speaks_for_site();
+    assert!(outside.is_err_and(|reason| reason.contains("no member")), "it hands over to nobody");
     let connected = Connected { dialect: Dialect::Frames, hello: Some(hello(&name(2), 6)) };
     network.core(0, 0).peer_connected(now, peers[1], &connected);
     assert!(!refuses(&mut network), "one takes it for the node");
+    assert!(network.core(0, 0).speaks_for_site().is_ok());
     network.core(0, 0).peer_lost(now, peers[1]);
     assert!(refuses(&mut network));
     network.now_ms += 1_000;

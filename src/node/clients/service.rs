@@ -604,10 +604,10 @@ impl Service {
         }
     }
 
-    /// Returns whether the caller may use the internal API. `Err` is the status and reason to
-    /// refuse it with.
+    /// Returns whether the caller may use the internal API. `Err`: status and reason to refuse it.
     fn admit(&mut self, core: &mut Core, caller: Caller<'_>) -> Result<(), (u16, String)> {
-        self.admit_address(core, caller).map_err(|reason| (403, reason))?;
+        let is_admitted = self.admit_address(core, caller).and(core.speaks_for_site());
+        is_admitted.map_err(|reason| (403, reason))?;
         if caller.is_callback {
             return Err((403, CALLBACK.to_owned()));
         }

@@ -3,10 +3,11 @@
 
 use crate::base::ids::{PeerIndex, PeerSet, TimerId};
 use crate::base::planted::{Bug, is_planted};
+use crate::base::ranked::Sites;
 use crate::base::slots::Slots;
 use crate::base::time::{Now, Tick};
 use crate::shard::effects::{Condition, Refusal, Requester, Target};
-use crate::shard::records::{Record, ended_numbers};
+use crate::shard::records::{Placement, Record, ended_numbers};
 use crate::timer::definition::{Content, Definition, OwnedDefinition, spread_ms};
 use crate::timer::naming::{is_digest, may_be_of_key};
 use crate::timer::version::{StateKey, Version};
@@ -23,6 +24,7 @@ pub struct Seen {
     /// Whether it is a dead letter.
     pub is_letter: bool,
     pub factor: u8,
+    pub sites: Sites,
     pub start: Tick,
     pub interval_ms: u64,
     pub repeat_for_ms: u64,
@@ -36,7 +38,8 @@ pub struct Seen {
 
 impl Seen {
     /// What this node holds. There is no content if it is a tombstone.
-    pub fn held(held: &Record, factor: u8, content: Option<Content<'_>>) -> Self {
+    pub fn held(held: &Record, placement: &Placement, content: Option<Content<'_>>) -> Self {
+        let Placement { factor, sites, .. } = *placement;
         let (start, interval_ms) = (held.start, held.interval_ms);
         let repeat_for_ms = held.repeat_for.get();
         let ended = once_of_ended(held.id, repeat_for_ms);
@@ -50,6 +53,7 @@ impl Seen {
             is_live,
             is_letter,
             factor,
+            sites,
             start,
             interval_ms,
             repeat_for_ms,
@@ -72,13 +76,14 @@ impl Seen {
         let ended = once_of_ended(id, repeat_for_ms);
         let (name, once) = content.map_or((None, ended), identity_of);
         let (version, sequence) = (Version(copy.standing.version), copy.standing.sequence);
-        let (key, factor) = (StateKey { version, sequence }, copy.factor);
+        let (key, factor, sites) = (StateKey { version, sequence }, copy.factor, copy.sites);
         let body = None;
         Self {
             key,
             is_live,
             is_letter,
             factor,
+            sites,
             start,
             interval_ms,
             repeat_for_ms,
@@ -91,13 +96,14 @@ impl Seen {
     /// A dead letter that a read has found.
     pub fn letter((version, factor): (Version, u8), start: Tick) -> Self {
         let key = StateKey { version, sequence: 0 };
-        let (interval_ms, repeat_for_ms) = (0, 0);
+        let (sites, interval_ms, repeat_for_ms) = (Sites::new(), 0, 0);
         let (is_live, is_letter, name, once, body) = (false, true, None, None, None);
         Self {
             key,
             is_live,
             is_letter,
             factor,
+            sites,
             start,
             interval_ms,
             repeat_for_ms,
@@ -151,8 +157,9 @@ pub struct Asked {
     pub sequence: u64,
     /// What is known of the timer.
     pub seen: Option<Seen>,
-    /// The version of the write, once a node was asked to decide.
-    pub version: Option<Version>,
+    /// The version of the write and the sites of its timer, once a node was asked to decide: the
+    /// order of the sites says who pops, so it goes with the version.
+    pub made: Option<(Version, Sites)>,
     /// The node that was asked to decide, and when; `None`: other nodes are asked what they hold.
     pub decider: Option<(PeerIndex, Tick)>,
     /// Nodes that have no room for the timer.

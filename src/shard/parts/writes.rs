@@ -148,6 +148,13 @@ pub struct Body {
     pub content: Vec<u8>,
 }
 
+impl Body {
+    /// Authority and content.
+    pub fn parts(&self) -> (&str, &[u8]) {
+        (&self.authority, &self.content)
+    }
+}
+
 /// All writes of a shard that wait.
 #[derive(Debug, Default)]
 pub struct Writes {

@@ -1,12 +1,16 @@
 //! Whether this node takes clients' writes, by what its peers say and know of it. A write that this
 //! node took alone would be lost with it, or would not be found by other nodes.
 
+use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, WallMs};
 use crate::cluster::detector::Liveness;
 use crate::cluster::wall_clocks::{ClockVerdict, judge};
 use crate::shard::effects::{Dialect, Refusal};
 
 use super::{DialState, Peer, Peering};
+
+/// Why a node that is no member of its cluster any more refuses other sites.
+const OUTSIDE: &str = "this node is no member of its site any more: ask one that is";
 
 impl Peer {
     /// Returns whether this node is connected with the peer and the peer sees the same members.
@@ -49,13 +53,24 @@ impl Peering {
         self.is_introduced || knows_it()
     }
 
+    /// Returns whether this node speaks for its site: it is a member. `Err`: why not. A node that
+    /// has left, or that the members do not know any more, can hand over to nobody what another
+    /// site tells, and would tell that it alone is the site.
+    pub fn speaks_for_site(&self) -> Result<(), String> {
+        let is_outside = self.view.has_left() || self.is_disowned();
+        match is_outside && !is_planted(Bug::LeftNodeSpeaksForSite) {
+            true => Err(OUTSIDE.to_owned()),
+            false => Ok(()),
+        }
+    }
+
     /// Returns whether no node that can be reached takes this process for this node. What a client
     /// writes here would be in this process alone, and lost when it is stopped.
     fn is_disowned(&self) -> bool {
         // A node that is being added does not count, because it may not know yet that it is being
-        // added.
-        self.members().any(|peer| peer.disowns)
-            && self.peers.iter().flatten().all(|peer| peer.stage != DialState::Open)
+        // added. Nor do other sites.
+        let mut nodes = self.peers.iter().flatten().filter(|peer| peer.site.is_none());
+        self.members().any(|peer| peer.disowns) && nodes.all(|peer| peer.stage != DialState::Open)
     }
 
     /// The other nodes of the old cluster. They hold timers from before.
