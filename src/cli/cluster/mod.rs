@@ -6,6 +6,7 @@ mod change;
 mod context;
 mod plan;
 mod request;
+mod sites;
 mod survey;
 mod table;
 

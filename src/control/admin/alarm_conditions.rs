@@ -65,7 +65,7 @@ const CRITICAL: Severity = Severity::Critical;
 const WARNING: Severity = Severity::Warning;
 
 /// All conditions.
-pub(super) const CONDITIONS: [Condition; 31] = [
+pub(super) const CONDITIONS: [Condition; 34] = [
     Condition {
         name: "writes-refused",
         severity: CRITICAL,
@@ -199,9 +199,12 @@ pub(super) const CONDITIONS: [Condition; 31] = [
         severity: WARNING,
         test: Test::Above(60_000),
         figure: |core| core.clocks_apart_ms.get(),
-        what: "Wall clocks of two members differ by more than a minute.",
-        effect: "Of two writes to a timer on both sides of a split, the earlier may win.",
-        remedy: "Set the clock of the node that differs (NTP).",
+        what: "The wall clock of a member or of another site differs from this node's by more \
+               than a minute.",
+        effect: "Of two writes to a timer on both sides of a split, the earlier may win; between \
+                 sites, if it came less than 2 s before the other.",
+        remedy: "Set the clock of the node that differs (NTP). chronos cluster status shows the \
+                 clocks of sites.",
     },
     Condition {
         name: "clock-doubted",
@@ -330,6 +333,37 @@ pub(super) const CONDITIONS: [Condition; 31] = [
         effect: "It does not hold this site's timers, and hears of no change to them.",
         remedy: "The [sites] of both must name each other, and both need the same secret, or TLS \
                  of one authority. Stop this site if it was removed from the others.",
+    },
+    Condition {
+        name: "site-unreached",
+        severity: WARNING,
+        test: Test::Above(30_000),
+        figure: |core| core.site_unreached_ms.get(),
+        what: "Another site has not been reached for more than 30 s.",
+        effect: "Its timers popped late once and pop on time now. What is deleted meanwhile comes \
+                 back with it, if it is away for longer than cluster.tombstone_hold_ms.",
+        remedy: "chronos cluster status shows which nodes reach which site. Look at the network \
+                 between them, and whether the site runs.",
+    },
+    Condition {
+        name: "site-behind",
+        severity: WARNING,
+        test: Test::Above(60_000),
+        figure: |core| core.site_lag_ms.get(),
+        what: "Another site has not been told for more than a minute what was written here.",
+        effect: "It answers reads, and pops, by what it knows. If this site is lost, so are the \
+                 writes that it alone has.",
+        remedy: "chronos cluster status shows what waits, and what is still to be offered to a \
+                 site that was added or is back. Is it full (node-full there)?",
+    },
+    Condition {
+        name: "site-lists-differ",
+        severity: WARNING,
+        test: Test::Above(60_000),
+        figure: |core| core.site_lists_differ_ms.get(),
+        what: "Another site has had another list of sites for more than a minute.",
+        effect: "A site that one of them does not name gets no writes from it, and no timers.",
+        remedy: "Name the same sites in [sites] of all nodes of all sites, and send SIGHUP.",
     },
     Condition {
         name: "peers-unproven",
