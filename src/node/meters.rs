@@ -518,8 +518,8 @@ meters! {
     site_lag_ms: Gauge,
     /// Messages to other sites that wait for their answers.
     site_messages_kept: Gauge,
-    /// Timers and tombstones that are still to be looked at, and offered to a site that was added or
-    /// is back, for all such sites together.
+    /// Timers and tombstones that are still to be looked at, and offered to a site that was added
+    /// or is back, for all such sites together.
     site_timers_to_offer: Gauge,
     /// For how long another site has had another list of sites than this node.
     site_lists_differ_ms: Gauge,

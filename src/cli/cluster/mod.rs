@@ -3,6 +3,7 @@
 
 mod certs;
 mod change;
+mod columns;
 mod context;
 mod plan;
 mod request;

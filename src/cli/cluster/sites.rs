@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
+use super::columns::aligned;
 use super::survey::{NodeReport, Survey};
-use super::table::aligned;
 
 /// Clocks of sites that differ by more are a problem, as they are an alarm.
 const CLOCKS_APART_MS: u64 = 60_000;
@@ -92,7 +92,7 @@ pub(super) fn problems_of(report: &NodeReport) -> Vec<String> {
         let ahead_ms = site["clock_ahead_ms"].as_i64().unwrap_or(0);
         if ahead_ms.unsigned_abs() > CLOCKS_APART_MS {
             problems.push(format!(
-                "the wall clock of the site {name} is {} of {node}: set the one that is wrong (NTP)",
+                "the wall clock of the site {name} is {} of {node}: set the wrong one (NTP)",
                 clock(ahead_ms)
             ));
         }
@@ -149,7 +149,7 @@ fn is_reached(site: &Value) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::super::table::survey_of;
+    use super::super::survey::survey_of;
     use super::*;
 
     fn site(liveness: &str, more: &[(&str, Value)]) -> Value {

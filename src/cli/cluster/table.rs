@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use super::columns::aligned;
 use super::context::Context;
 use super::sites;
 use super::survey::{NodeReport, Survey};
@@ -148,19 +149,6 @@ fn table(survey: &Survey) -> String {
     format!("{members}{nodes}, site {site}, cluster view {view}\n{sites}")
 }
 
-/// Puts rows into lines with columns of one width each.
-pub(super) fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..COLUMNS).map(|column| width(column).unwrap_or(0)).collect();
-    let mut text = String::new();
-    for row in rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        text += cells.collect::<Vec<_>>().join("  ").trim_end();
-        text.push('\n');
-    }
-    text
-}
-
 fn row(survey: &Survey, name: &str) -> [String; 6] {
     let others = survey.reports.values().filter(|report| report.name != name);
     let beliefs: Vec<&str> = others.clone().filter_map(|report| belief(report, name)).collect();
@@ -197,39 +185,10 @@ fn member<'a>(report: &'a NodeReport, name: &str) -> Option<&'a serde_json::Valu
     report.document["members"].as_array()?.iter().find(|member| member["name"] == name)
 }
 
-/// A survey of nodes that answer with these documents.
-#[cfg(test)]
-pub(super) use tests::survey_of;
-
 #[cfg(test)]
 mod tests {
+    use super::super::survey::survey_of;
     use super::*;
-
-    pub fn survey_of(documents: &[serde_json::Value]) -> Survey {
-        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-        let report = |document: &serde_json::Value| {
-            let members = document["members"].as_array().into_iter().flatten();
-            let lists = super::super::plan::Lists::default();
-            let believed = members.map(|it| (text(&it["name"]), text(&it["liveness"]))).collect();
-            let report = NodeReport {
-                admin: String::new(),
-                name: text(&document["name"]),
-                lists,
-                fixed: None,
-                believed,
-                is_running: false,
-                seen: 0,
-                total: 0,
-                misplaced: 0,
-                moved: 0,
-                timers: 0,
-                document: document.clone(),
-            };
-            (text(&document["name"]), report)
-        };
-        let reports = documents.iter().map(report).collect();
-        Survey { reports, missing: Default::default(), given: Vec::new() }
-    }
 
     #[test]
     fn all_is_well_only_when_everybody_is_known_and_has_read_its_journal() {

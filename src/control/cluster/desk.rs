@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::membership_file::{Lists, MembershipFile};
 use super::moving::Moving;
-use super::sites::{self, Offer, Offers, standing_of};
+use super::sites::{Offer, Offers, standing_of};
 use crate::base::ids::{PeerIndex, TimerId};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::{Membership, PeerKind, View};
@@ -332,17 +332,23 @@ impl ClusterDesk {
         all.map(|peer| {
             let site = &view.peers()[peer.index()];
             assert!(matches!(site.kind, PeerKind::Site(_)), "the view says so");
-            let mut document = json!({
+            let standing = standing_of(meters, peer);
+            let offer = self.offer(&site.name, standing, Instant::now());
+            let it = standing.unwrap_or_default();
+            json!({
                 "name": site.name,
                 "address": view.addresses_of(peer).collect::<Vec<_>>().join(","),
                 "liveness": word(believed(meters, peer)),
                 "tls": is_tls(meters, peer),
                 "kept_bytes": kept_bytes(meters, peer),
-            });
-            let standing = standing_of(meters, peer);
-            let offer = self.offer(&site.name, standing, Instant::now());
-            sites::render(standing, offer, &mut document);
-            document
+                "seconds": it.for_ms / 1_000,
+                "waiting": it.waiting,
+                "lag_ms": it.lag_ms,
+                "to_offer": it.to_offer,
+                "left_s": offer.and_then(|offer| offer.left_s()),
+                "clock_ahead_ms": it.ahead_ms,
+                "lists_differ_s": it.differs_ms.map(|ms| ms / 1_000),
+            })
         })
         .collect()
     }

@@ -4,8 +4,6 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
-
 use super::moving::Moving;
 use crate::base::ids::PeerIndex;
 use crate::control::estimate::left_s;
@@ -72,18 +70,6 @@ pub(super) fn standing_of(meters: &[CoreMeters], site: PeerIndex) -> Option<Site
         ahead_ms: ahead.max_by_key(|ahead_ms| ahead_ms.unsigned_abs()),
         differs_ms: cores.iter().filter_map(|core| core.differs_ms).max(),
     })
-}
-
-/// Writes how a site stands into its document.
-pub(super) fn render(standing: Option<SiteStanding>, offer: Option<Offer>, document: &mut Value) {
-    let it = standing.unwrap_or_default();
-    document["seconds"] = (it.for_ms / 1_000).into();
-    document["waiting"] = it.waiting.into();
-    document["lag_ms"] = it.lag_ms.into();
-    document["to_offer"] = it.to_offer.into();
-    document["left_s"] = json!(offer.and_then(|offer| offer.left_s()));
-    document["clock_ahead_ms"] = json!(it.ahead_ms);
-    document["lists_differ_s"] = json!(it.differs_ms.map(|ms| ms / 1_000));
 }
 
 #[cfg(test)]
