@@ -13,7 +13,7 @@ const COUNTER_BITS: u32 = 12;
 
 /// How far behind the clock of another site a clock may be that follows it. Less would follow what
 /// clocks that are set by NTP differ by.
-pub const FOLLOWS_BY_MS: u64 = 2_000;
+pub const FOLLOWS_BY_MS: u64 = 500;
 
 /// When and where a write was accepted: 42 bits of wall milliseconds, 12 bits of counter, 10 bits
 /// of node instance.
@@ -249,7 +249,7 @@ mod tests {
 
     /// Site A is right, site B five minutes ahead. Nobody knows which one is wrong.
     #[test]
-    fn a_wrong_clock_of_another_site_decides_nothing_beyond_two_seconds() {
+    fn a_wrong_clock_of_another_site_decides_nothing_beyond_half_a_second() {
         let (here, there) = (WallMs(1_000_000), WallMs(1_300_000));
         let (mut right, mut wrong) = (clock(1), clock(2));
         right.follow(there.0 - here.0);
@@ -269,7 +269,7 @@ mod tests {
         assert!(right.assign(WallMs(here.0 + 3_000), Some(later)) > later);
         right.follow(u64::MAX);
         assert!(!right.assign(here, None).is_impossible(), "nonsense is survived");
-        right.follow(1_999);
+        right.follow(FOLLOWS_BY_MS);
         let near = WallMs(here.0 + 9_000);
         assert_eq!(right.assign(near, None).wall(), near, "what clocks differ by is not followed");
     }

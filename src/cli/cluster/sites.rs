@@ -215,12 +215,12 @@ mod tests {
         let of = |one: &[Value], two: &[Value]| {
             disagreements(&survey_of(&[node("a", one), node("b", two)])).join("\n")
         };
-        let plain = site("alive", &[]);
-        assert_eq!(of(&[plain.clone()], &[site("dead", &[])]), "");
+        let plain = [site("alive", &[])];
+        assert_eq!(of(&plain, &[site("dead", &[])]), "");
         assert_eq!(
-            of(&[plain.clone()], &[]),
+            of(&plain, &[]),
             "members disagree about sites: a has local site1 site2=10.2.0.1:7253; b has local site1"
         );
-        assert!(of(&[plain], &[other]).contains("b has local site1 site2=10.2.0.2:7253"));
+        assert!(of(&plain, &[other]).contains("b has local site1 site2=10.2.0.2:7253"));
     }
 }

@@ -202,7 +202,7 @@ pub(super) const CONDITIONS: [Condition; 34] = [
         what: "The wall clock of a member or of another site differs from this node's by more \
                than a minute.",
         effect: "Of two writes to a timer on both sides of a split, the earlier may win; between \
-                 sites, if it came less than 2 s before the other.",
+                 sites, if it came less than 0.5 s before the other.",
         remedy: "Set the clock of the node that differs (NTP). chronos cluster status shows the \
                  clocks of sites.",
     },
