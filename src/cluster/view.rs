@@ -269,6 +269,16 @@ impl View {
         (sum ^ sum >> 32) as u32
     }
 
+    /// Returns 32 bits that differ between lists of sites: computed from the hashes of the names of
+    /// all sites, this node's included, in any order. All sites mean the same list by it, whatever
+    /// addresses they have of each other.
+    pub fn sites_digest(&self) -> u32 {
+        let others = self.remote_sites.iter().map(|(site, _)| *site);
+        let hashes = others.chain([self.local_site.1]).map(|site| mix(site.0.into()));
+        let sum = hashes.fold(0, u64::wrapping_add);
+        (sum ^ sum >> 32) as u32
+    }
+
     /// The sites of a new timer, this node's site first. Empty when there is no other site, or when
     /// timers are not replicated across sites.
     pub fn sites(&self) -> Sites {

@@ -1,6 +1,7 @@
 //! Work of a node that takes long: reading its journal at the start, and comparing its timers with
-//! the other nodes. The log tells how far the work is, and `/overview` does.
+//! the other nodes and sites. The log tells how far the work is, and `/overview` does.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use tracing::info;
 
 use super::cluster::desk::ClusterDesk;
 use super::cluster::moving::Moving;
+use super::cluster::sites::Offer;
 use super::estimate::left_s;
 use super::recovery_progress;
 use crate::node::meters::CoreMeters;
@@ -62,8 +64,10 @@ impl Told {
 pub(crate) async fn watch(desk: Arc<ClusterDesk>, meters: Arc<[CoreMeters]>) {
     let mut look = interval(LOOK_EVERY);
     let mut told = Told::default();
+    let mut told_of_sites = BTreeMap::new();
     loop {
         look.tick().await;
+        tell_offers(&mut told_of_sites, desk.offers(&meters));
         let moving = desk.moving(&meters);
         match told.look(&moving, Instant::now()) {
             Some(Line::Under { moved, left_s: Some(left_s) }) => {
@@ -78,6 +82,35 @@ pub(crate) async fn watch(desk: Arc<ClusterDesk>, meters: Arc<[CoreMeters]>) {
                     moved,
                     "all timers are compared with the other nodes, in {seconds} s: {moved} copies \
                      moved"
+                );
+            }
+            None => {}
+        }
+    }
+}
+
+/// Tells how far other sites are offered what they lack. A site that is not reached any more is
+/// none of them.
+fn tell_offers(told: &mut BTreeMap<String, Told>, offers: Vec<(String, Option<Offer>)>) {
+    told.retain(|site, _| offers.iter().any(|(named, _)| named == site));
+    for (site, offer) in offers {
+        let moving = Offer::moving(offer);
+        let line = told.entry(site.clone()).or_default().look(&moving, Instant::now());
+        let percent = moving.percent();
+        match line {
+            Some(Line::Under { left_s: Some(left_s), .. }) => info!(
+                site,
+                percent,
+                left_s,
+                "{site} is offered the timers that it lacks: {percent} %, {left_s} s left"
+            ),
+            Some(Line::Under { left_s: None, .. }) => {
+                info!(site, percent, "{site} is offered the timers that it lacks: {percent} %");
+            }
+            Some(Line::Done { seconds, .. }) => {
+                info!(
+                    site,
+                    seconds, "{site} was offered all timers that it lacked, in {seconds} s"
                 );
             }
             None => {}

@@ -15,6 +15,7 @@ pub(crate) mod letter_jobs;
 pub(crate) mod lists;
 pub mod mesh;
 pub mod peers;
+mod site_views;
 pub mod turn;
 
 use std::net::IpAddr;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use crate::base::ids::PeerIndex;
 use crate::base::limits::PEERS_MAX;
 use crate::cluster::detector::Liveness;
+use crate::core::peers::site_watch::SiteStanding;
 use crate::shard::effects::Dialect;
 
 use crate::node::callbacks::dialling::FailureFeed;
@@ -93,6 +94,65 @@ impl std::ops::Deref for KeptBytes {
     }
 }
 
+/// How the other sites stand as one core sees them, by their numbers in its view.
+#[derive(Debug)]
+pub struct SiteBoard([SiteMeters; PEERS_MAX]);
+
+/// The figures of one [`SiteStanding`], and whether there are any.
+#[derive(Debug, Default)]
+struct SiteMeters {
+    is_known: Meter,
+    is_reached: Meter,
+    for_ms: Meter,
+    waiting: Meter,
+    lag_ms: Meter,
+    to_offer: Meter,
+    /// A number of 64 bits with its sign; [`UNTOLD`] for none.
+    ahead_ms: Meter,
+    /// [`UNTOLD`] for none.
+    differs_ms: Meter,
+}
+
+/// In place of a figure that nobody told.
+const UNTOLD: u64 = 1 << 63;
+
+impl Default for SiteBoard {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| SiteMeters::default()))
+    }
+}
+
+impl SiteBoard {
+    /// Sets how a site stands. Only the owning core may call this.
+    pub fn set(&self, site: PeerIndex, standing: &SiteStanding) {
+        let meters = &self.0[site.index()];
+        meters.is_reached.set(u64::from(standing.is_reached));
+        meters.for_ms.set(standing.for_ms);
+        meters.waiting.set(standing.waiting);
+        meters.lag_ms.set(standing.lag_ms);
+        meters.to_offer.set(standing.to_offer);
+        meters.ahead_ms.set(standing.ahead_ms.map_or(UNTOLD, i64::cast_unsigned));
+        meters.differs_ms.set(standing.differs_ms.unwrap_or(UNTOLD));
+        meters.is_known.set(1);
+    }
+
+    /// Returns how a site stood last. `None`: the core has never had a site of this number. Any
+    /// thread may call this.
+    pub fn get(&self, site: PeerIndex) -> Option<SiteStanding> {
+        let meters = &self.0[site.index()];
+        let told = |meter: &Meter| Some(meter.get()).filter(|figure| *figure != UNTOLD);
+        (meters.is_known.get() == 1).then(|| SiteStanding {
+            is_reached: meters.is_reached.get() == 1,
+            for_ms: meters.for_ms.get(),
+            waiting: meters.waiting.get(),
+            lag_ms: meters.lag_ms.get(),
+            to_offer: meters.to_offer.get(),
+            ahead_ms: told(&meters.ahead_ms).map(u64::cast_signed),
+            differs_ms: told(&meters.differs_ms),
+        })
+    }
+}
+
 /// What a core believes of its peers, by their numbers in its view.
 #[derive(Debug)]
 pub struct Beliefs([AtomicU8; PEERS_MAX]);
@@ -162,6 +222,8 @@ macro_rules! meters {
             pub beliefs: Beliefs,
             /// Bytes that the core keeps for each peer.
             pub kept_bytes: KeptBytes,
+            /// How the other sites stand.
+            pub sites: SiteBoard,
         }
 
         impl CoreMeters {
@@ -397,7 +459,8 @@ meters! {
     peer_messages_refused: Counter,
     /// Copies taken whose version lies further ahead of the clock than any clock learns.
     future_versions: Counter,
-    /// How far this node's wall clock is from the member's that differs most.
+    /// How far this node's wall clock is from that of the member or the other site that differs
+    /// most.
     clocks_apart_ms: Gauge,
     /// Whether most members agree on another time than this node's, which takes no writes: 1 or 0.
     clock_refused: Gauge,
@@ -409,11 +472,11 @@ meters! {
     clock_alarms: Counter,
     /// Times that most members were found to agree on another time.
     clock_refusals: Counter,
-    /// Peers that this core believes alive.
+    /// Nodes of the cluster that this core believes alive, other sites not counted.
     peers_alive: Gauge,
-    /// Peers that this core suspects: silent, or their connection broke.
+    /// Nodes of the cluster that this core suspects: silent, or their connection broke.
     peers_suspect: Gauge,
-    /// Peers that this core has declared dead.
+    /// Nodes of the cluster that this core has declared dead.
     peers_dead: Gauge,
     /// Connections that peers have to this core.
     peer_connections: Gauge,
@@ -449,6 +512,20 @@ meters! {
     /// Copies that another site did not take, and refusals of this node by a site that has refused
     /// it for 10 s.
     site_refusals: Counter,
+    /// Other sites that this core does not reach.
+    sites_unreached: Gauge,
+    /// For how long this core has not reached the site that has been out of reach longest.
+    site_unreached_ms: Gauge,
+    /// Age of the oldest write that another site was not told: it waits for an answer, or the site
+    /// was away and has not been offered everything since.
+    site_lag_ms: Gauge,
+    /// Messages to other sites that wait for their answers.
+    site_messages_kept: Gauge,
+    /// Timers and tombstones that are still to be looked at, and offered to a site that was added
+    /// or is back, for all such sites together.
+    site_timers_to_offer: Gauge,
+    /// For how long another site has had another list of sites than this node.
+    site_lists_differ_ms: Gauge,
     /// Connections and requests between nodes refused because one end does not prove that it knows
     /// the cluster's secret.
     peer_unproven: Counter,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::cluster::detector::Liveness;
 use crate::core::Core;
 use crate::core::journal::JournalCounters;
-use crate::ring::{Ring, thread_usage};
+use crate::core::peers::site_watch::SiteStanding;
+use crate::ring::{self, Ring, thread_usage};
 
 use crate::node::callbacks::dialling::Dialling;
 use crate::node::callbacks::lanes::Lanes;
@@ -74,6 +75,7 @@ pub fn publish(engine: &mut Engine) -> bool {
     publish_clients(meters, clients);
     publish_callbacks(meters, clients, callbacks);
     publish_peers(meters, core, peers);
+    publish_sites(meters, core);
     let tls_failed = peers.tls_failed + clients.handshakes.nodes_failed;
     meters.peer_tls_failed.set(tls_failed + core.peer_counters().misnamed);
     publish_internal(meters, &clients.service, core);
@@ -181,8 +183,9 @@ fn publish_reconciling(meters: &CoreMeters, counted: &Counters) {
 fn publish_peers(meters: &CoreMeters, core: &Core, sockets: &PeerSockets) {
     let peers = core.peer_counters();
     let mut believed = [0_u64; 3];
+    let sites = core.view().connected_sites();
     for (peer, liveness, dialect) in core.peers_believed() {
-        believed[liveness as usize] += 1;
+        believed[liveness as usize] += u64::from(!sites.contains(peer));
         meters.beliefs.set(peer, liveness, dialect, sockets.is_secured(peer));
     }
     meters.peers_alive.set(believed[Liveness::Alive as usize]);
@@ -220,6 +223,31 @@ fn publish_peers(meters: &CoreMeters, core: &Core, sockets: &PeerSockets) {
     meters.writes_refused.set(u64::from(core.refuses_writes()));
     meters.clock_alarms.set(peers.clocks_apart);
     meters.clock_refusals.set(peers.clocks_refused);
+}
+
+/// How the other sites stand, and the worst of each.
+fn publish_sites(meters: &CoreMeters, core: &Core) {
+    let mut all = SiteStanding::default();
+    let (mut unreached, mut unreached_ms) = (0, 0);
+    let has_sites = !core.view().connected_sites().is_empty();
+    let standings = has_sites.then(|| core.sites(ring::now()));
+    for (site, standing) in standings.into_iter().flatten() {
+        meters.sites.set(site, &standing);
+        if !standing.is_reached {
+            unreached += 1;
+            unreached_ms = standing.for_ms.max(unreached_ms);
+        }
+        all.lag_ms = all.lag_ms.max(standing.lag_ms);
+        all.waiting += standing.waiting;
+        all.to_offer += standing.to_offer;
+        all.differs_ms = all.differs_ms.max(standing.differs_ms);
+    }
+    meters.sites_unreached.set(unreached);
+    meters.site_unreached_ms.set(unreached_ms);
+    meters.site_lag_ms.set(all.lag_ms);
+    meters.site_messages_kept.set(all.waiting);
+    meters.site_timers_to_offer.set(all.to_offer);
+    meters.site_lists_differ_ms.set(all.differs_ms.unwrap_or(0));
 }
 
 fn publish_internal(meters: &CoreMeters, service: &Service, core: &Core) {

@@ -73,6 +73,30 @@ impl Shard {
         }
     }
 
+    /// Takes how far the wall clock of another site is ahead of this node's, the one that is
+    /// farthest.
+    pub(crate) fn follow_site_clocks(&mut self, ahead_ms: u64) {
+        self.clock.follow(ahead_ms);
+    }
+
+    /// Records that are still to be looked at, and offered to another site if they are to be there,
+    /// until it has all that it may lack.
+    pub(crate) fn left_to_offer(&self, site: PeerIndex) -> u64 {
+        let held = self.records_held();
+        let is_told = self.peers.alive().contains(site) && !self.peers.owed.contains(site);
+        match self.reconcile.left_for(site, held) {
+            0 if is_told || !self.peers.lacking().contains(site) => 0,
+            0 => held,
+            left => left,
+        }
+    }
+
+    /// Records that this shard holds.
+    pub(crate) fn records_held(&self) -> u64 {
+        let counts = self.records.counts();
+        counts.timers + counts.tombstones
+    }
+
     /// Sites that are believed alive and have answered no question for long.
     pub(super) fn mute_sites(&self, tick: Tick) -> PeerSet {
         let patience_ms = self.config.cluster.dead_after_ms + BEYOND_DEATH_MS;

@@ -13,6 +13,10 @@ const COUNTER_BITS: u32 = 12;
 /// By how much the counter of a version rises with a pop that makes another state.
 const POP_STEP: u64 = 64;
 
+/// How far behind the clock of another site a clock may be that follows it. Less would follow what
+/// clocks that are set by NTP differ by.
+pub const FOLLOWS_BY_MS: u64 = 500;
+
 /// When and where a write was accepted: 42 bits of wall milliseconds, 12 bits of counter, 10 bits
 /// of node instance.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -85,6 +89,11 @@ pub fn supersedes(incoming: StateKey, held: Option<StateKey>) -> bool {
 /// can have a version further ahead: from a node whose clock is wrong, or from this node before its
 /// clock was set back. Such a timer gets a later version for its own writes, but the clock does not
 /// follow, so the versions of other timers stay near the wall clock.
+///
+/// Sites order writes by their wall clocks, and nobody knows which of two sites is right. So the
+/// clock of the site that is behind is raised until it is [`FOLLOWS_BY_MS`] behind the other one
+/// ([`HybridClock::follow`]): whichever is wrong, a write through one site decides nothing about a
+/// write that the other takes more than that later.
 #[derive(Clone, Debug)]
 pub struct HybridClock {
     /// Milliseconds and counter of the last version within the bound that this clock gave out or
@@ -92,6 +101,8 @@ pub struct HybridClock {
     last: u64,
     /// Milliseconds and counter of the last version beyond the bound that this clock gave out.
     far: u64,
+    /// How far this node's wall clock counts as ahead of what it shows.
+    raised_ms: u64,
     skew_max_ms: u64,
     instance: NodeInstance,
 }
@@ -99,7 +110,17 @@ pub struct HybridClock {
 impl HybridClock {
     /// A clock that has given out no version.
     pub fn new(instance: NodeInstance, skew_max_ms: u64) -> Self {
-        Self { last: 0, far: 0, skew_max_ms, instance }
+        Self { last: 0, far: 0, raised_ms: 0, skew_max_ms, instance }
+    }
+
+    /// Takes how far the wall clock of another site is ahead of this node's.
+    pub fn follow(&mut self, ahead_ms: u64) {
+        self.raised_ms = ahead_ms.saturating_sub(FOLLOWS_BY_MS);
+    }
+
+    /// What the wall clock counts as.
+    fn raised(&self, wall: WallMs) -> WallMs {
+        WallMs(wall.0.saturating_add(self.raised_ms)).min(Version::WALL_MAX)
     }
 
     /// Learns a version that another node gave out: later versions lie above it. A version further
@@ -112,14 +133,14 @@ impl HybridClock {
 
     /// Whether a version is so far ahead of the wall clock that no clock learns it.
     pub fn is_far(&self, wall: WallMs, version: Version) -> bool {
-        version.0 >> NodeInstance::BITS > self.bound(wall)
+        version.0 >> NodeInstance::BITS > self.bound(self.raised(wall))
     }
 
     /// A new version above `held`, the version to replace. It differs from every version that this
     /// clock gave out before. As long as the wall clock is not set back, it also lies above every
     /// version that this clock has learnt.
     pub fn assign(&mut self, wall: WallMs, held: Option<Version>) -> Version {
-        let wall = wall.min(Version::WALL_MAX);
+        let wall = self.raised(wall);
         let bound = self.bound(wall);
         if self.last > bound && !is_planted(Bug::LearnFutureVersion) {
             // The wall clock was set back, so this clock is set back, too. `far` keeps the versions
@@ -159,7 +180,7 @@ impl HybridClock {
         Version(next << NodeInstance::BITS | u64::from(self.instance.get()))
     }
 
-    /// Milliseconds and counter of the latest version that this clock learns at `wall`.
+    /// Milliseconds and counter of the latest version that this clock learns at `wall`, raised.
     fn bound(&self, wall: WallMs) -> u64 {
         let latest_ms = wall.0.saturating_add(self.skew_max_ms).min(Version::WALL_MAX.0);
         latest_ms << COUNTER_BITS | ((1 << COUNTER_BITS) - 1)
@@ -240,6 +261,33 @@ mod tests {
         right.observe(now, latest);
         assert!(right.assign(now, None) > latest, "the bound itself is learnt");
         assert!(right.is_far(now, Version::of_start(WallMs(now.0 + 60_001))));
+    }
+
+    /// Site A is right, site B five minutes ahead. Nobody knows which one is wrong.
+    #[test]
+    fn a_wrong_clock_of_another_site_decides_nothing_beyond_half_a_second() {
+        let (here, there) = (WallMs(1_000_000), WallMs(1_300_000));
+        let (mut right, mut wrong) = (clock(1), clock(2));
+        right.follow(there.0 - here.0);
+        let first = wrong.assign(there, None);
+        assert!(!right.is_far(here, first), "what the site tells is learnt");
+        let at_once = right.assign(here, None);
+        assert!(at_once < first, "two writes at one moment: the clocks decide");
+        let later = right.assign(WallMs(here.0 + FOLLOWS_BY_MS + 1), None);
+        assert!(later > first, "the later write is the later one");
+        // The other way round nothing is raised.
+        wrong.follow(0);
+        assert_eq!(wrong.assign(WallMs(there.0 + 10), None).wall(), WallMs(there.0 + 10));
+        // The clock is repaired: versions are near the wall clock again, and none is repeated.
+        right.follow(0);
+        let repaired = right.assign(WallMs(here.0 + 3_000), None);
+        assert_eq!(repaired.wall(), WallMs(here.0 + 3_000));
+        assert!(right.assign(WallMs(here.0 + 3_000), Some(later)) > later);
+        right.follow(u64::MAX);
+        assert!(!right.assign(here, None).is_impossible(), "nonsense is survived");
+        right.follow(FOLLOWS_BY_MS);
+        let near = WallMs(here.0 + 9_000);
+        assert_eq!(right.assign(near, None).wall(), near, "what clocks differ by is not followed");
     }
 
     #[test]

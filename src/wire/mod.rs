@@ -27,6 +27,7 @@ pub mod problem;
 pub mod report;
 pub mod request_head;
 pub mod resync_json;
+pub(crate) mod site_news;
 pub mod site_question;
 pub(crate) mod text;
 pub mod thrift;

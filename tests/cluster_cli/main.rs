@@ -1,6 +1,8 @@
 //! `chronos cluster` against real nodes: every node a process with a TOML file of its own on
 //! 127.0.0.21 to 127.0.0.24, ports that are free, operators who interrupt, repeat and err.
 
+mod sites;
+
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::net::{IpAddr, SocketAddr};

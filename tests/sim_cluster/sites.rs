@@ -159,7 +159,9 @@ impl CoreDriver {
             ("GET", TimerPath::Ping) if query == "members" => {
                 let mut members = Vec::new();
                 self.gate.write_members(&view, &mut members);
-                self.site_answer(world, (id, number), (200, COMPARES_HEADER), &members);
+                let news = self.core.site_news(self.now).header();
+                let headers = format!("{COMPARES_HEADER}{news}");
+                self.site_answer(world, (id, number), (200, &headers), &members);
             }
             ("GET", TimerPath::Ping) if let Some(question) = SiteQuestion::parse(query) => {
                 self.core.request(

@@ -3,9 +3,11 @@
 
 mod certs;
 mod change;
+mod columns;
 mod context;
 mod plan;
 mod request;
+mod sites;
 mod survey;
 mod table;
 

@@ -207,6 +207,32 @@ impl Context {
     }
 }
 
+/// The answers of nodes that answer with these documents. Their lists are empty.
+#[cfg(test)]
+pub(super) fn survey_of(documents: &[Value]) -> Survey {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let report = |document: &Value| {
+        let members = document["members"].as_array().into_iter().flatten();
+        let report = NodeReport {
+            admin: String::new(),
+            name: text(&document["name"]),
+            lists: Lists::default(),
+            fixed: None,
+            believed: members.map(|it| (text(&it["name"]), text(&it["liveness"]))).collect(),
+            is_running: false,
+            seen: 0,
+            total: 0,
+            misplaced: 0,
+            moved: 0,
+            timers: 0,
+            document: document.clone(),
+        };
+        (text(&document["name"]), report)
+    };
+    let reports = documents.iter().map(report).collect();
+    Survey { reports, missing: BTreeMap::new(), given: Vec::new() }
+}
+
 fn addresses_of(document: &Value) -> Vec<String> {
     names(&document["admin_addresses"])
 }

@@ -1,10 +1,12 @@
-//! `chronos cluster status`: one line per member, then the problems.
+//! `chronos cluster status`: one line per member, one per other site, then the problems.
 
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use super::columns::aligned;
 use super::context::Context;
+use super::sites;
 use super::survey::{NodeReport, Survey};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK};
 use crate::cli::terminal::{failed, print, tell};
@@ -13,8 +15,8 @@ use crate::cli::terminal::{failed, print, tell};
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Shows the cluster and returns the exit code. The code is 0 if all members answer and agree, have
-/// read their journals, have met each other, and take writes. A node that answers and is no member
-/// is mentioned, and is no problem.
+/// read their journals, have met each other and the other sites, and take writes, and if the sites
+/// lack nothing. A node that answers and is no member is mentioned, and is no problem.
 ///
 /// `wait`: how long to wait for that.
 pub(crate) fn status(context: &Context, wait: Option<Duration>) -> u8 {
@@ -66,6 +68,7 @@ fn problems(survey: &Survey) -> Vec<String> {
     let mut problems: Vec<String> =
         survey.missing.iter().map(|(name, why)| format!("{name} does not answer: {why}")).collect();
     problems.extend(survey.disagreements());
+    problems.extend(sites::disagreements(survey));
     for report in survey.reports.values() {
         for (name, belief) in &report.believed {
             let why = why_not_met(&report.document);
@@ -80,6 +83,7 @@ fn problems(survey: &Survey) -> Vec<String> {
                 _ => {}
             }
         }
+        problems.extend(sites::problems_of(report));
         if report.document["is_recovering"] == true {
             problems.push(format!("{} reads its journal, and serves nobody yet", report.name));
         }
@@ -137,19 +141,12 @@ fn table(survey: &Survey) -> String {
     for name in &names {
         rows.push(row(survey, name));
     }
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..head.len()).map(|column| width(column).unwrap_or(0)).collect();
-    let mut text = String::new();
-    for row in &rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        text += cells.collect::<Vec<_>>().join("  ").trim_end();
-        text.push('\n');
-    }
     let first = survey.reports.values().next().expect("a survey has an answer");
     let site = first.document["site"].as_str().unwrap_or_default();
     let view = first.document["view_id"].as_str().unwrap_or_default();
     let nodes = if names.len() == 1 { "1 node" } else { &format!("{} nodes", names.len()) };
-    format!("{text}{nodes}, site {site}, cluster view {view}\n")
+    let (members, sites) = (aligned(&rows), sites::table(survey));
+    format!("{members}{nodes}, site {site}, cluster view {view}\n{sites}")
 }
 
 fn row(survey: &Survey, name: &str) -> [String; 6] {
@@ -190,33 +187,8 @@ fn member<'a>(report: &'a NodeReport, name: &str) -> Option<&'a serde_json::Valu
 
 #[cfg(test)]
 mod tests {
+    use super::super::survey::survey_of;
     use super::*;
-
-    fn survey_of(documents: &[serde_json::Value]) -> Survey {
-        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-        let report = |document: &serde_json::Value| {
-            let members = document["members"].as_array().into_iter().flatten();
-            let lists = super::super::plan::Lists::default();
-            let believed = members.map(|it| (text(&it["name"]), text(&it["liveness"]))).collect();
-            let report = NodeReport {
-                admin: String::new(),
-                name: text(&document["name"]),
-                lists,
-                fixed: None,
-                believed,
-                is_running: false,
-                seen: 0,
-                total: 0,
-                misplaced: 0,
-                moved: 0,
-                timers: 0,
-                document: document.clone(),
-            };
-            (text(&document["name"]), report)
-        };
-        let reports = documents.iter().map(report).collect();
-        Survey { reports, missing: Default::default(), given: Vec::new() }
-    }
 
     #[test]
     fn all_is_well_only_when_everybody_is_known_and_has_read_its_journal() {

@@ -65,7 +65,7 @@ const CRITICAL: Severity = Severity::Critical;
 const WARNING: Severity = Severity::Warning;
 
 /// All conditions.
-pub(super) const CONDITIONS: [Condition; 32] = [
+pub(super) const CONDITIONS: [Condition; 35] = [
     Condition {
         name: "writes-refused",
         severity: CRITICAL,
@@ -199,9 +199,12 @@ pub(super) const CONDITIONS: [Condition; 32] = [
         severity: WARNING,
         test: Test::Above(60_000),
         figure: |core| core.clocks_apart_ms.get(),
-        what: "Wall clocks of two members differ by more than a minute.",
-        effect: "Of two writes to a timer on both sides of a split, the earlier may win.",
-        remedy: "Set the clock of the node that differs (NTP).",
+        what: "The wall clock of a member or of another site differs from this node's by more \
+               than a minute.",
+        effect: "Of two writes to a timer on both sides of a split, the earlier may win; between \
+                 sites, if it came less than 0.5 s before the other.",
+        remedy: "Set the clock of the node that differs (NTP). chronos cluster status shows the \
+                 clocks of sites.",
     },
     Condition {
         name: "clock-doubted",
@@ -340,6 +343,37 @@ pub(super) const CONDITIONS: [Condition; 32] = [
         effect: "When it comes back, what was deleted or popped meanwhile may pop again.",
         remedy: "Start it, or raise limits.timers_max. If it is away for good, take it out of the \
                  files, and let it come back without its data directories.",
+    },
+    Condition {
+        name: "site-unreached",
+        severity: WARNING,
+        test: Test::Above(30_000),
+        figure: |core| core.site_unreached_ms.get(),
+        what: "Another site has not been reached for more than 30 s.",
+        effect: "Its timers pop late. What is deleted meanwhile comes back with it, if it is away \
+                 for more than a day.",
+        remedy: "chronos cluster status shows which nodes reach which site. Look at the network \
+                 between them, and whether the site runs.",
+    },
+    Condition {
+        name: "site-behind",
+        severity: WARNING,
+        test: Test::Above(60_000),
+        figure: |core| core.site_lag_ms.get(),
+        what: "Another site has not been told for more than a minute what was written here.",
+        effect: "It answers reads, and pops, by what it knows. If this site is lost, so are the \
+                 writes that it alone has.",
+        remedy: "chronos cluster status shows what waits, and what is still to be offered to a \
+                 site that was added or is back. Is it full (node-full there)?",
+    },
+    Condition {
+        name: "site-lists-differ",
+        severity: WARNING,
+        test: Test::Above(60_000),
+        figure: |core| core.site_lists_differ_ms.get(),
+        what: "Another site has had another list of sites for more than a minute.",
+        effect: "A site that one of them does not name gets no writes from it, and no timers.",
+        remedy: "Name the same sites in [sites] of all nodes of all sites, and send SIGHUP.",
     },
     Condition {
         name: "peers-unproven",

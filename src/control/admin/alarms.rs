@@ -82,7 +82,7 @@ const ALARMS: [CountAlarm; 14] = [
     },
     CountAlarm {
         count: |meters| meters.clock_alarms.get(),
-        text: "another member's wall clock differs from this node's by more than \
+        text: "the wall clock of another member or site differs from this node's by more than \
                cluster.clock_skew_max_ms; set the wall clocks of all nodes (NTP)",
     },
     CountAlarm {

@@ -104,8 +104,17 @@ pub(super) fn total_of(lists: &[Vec<(&'static str, bool, &'static str, u64)>], n
 /// Reports whether the node's figure is the largest of its cores' figures. All other figures of the
 /// node are sums.
 fn is_extreme(name: &str) -> bool {
-    let extremes =
-        ["oldest_overdue_ms", "clocks_apart_ms", "clock_refused", "writes_refused", "node_full"];
+    let extremes = [
+        "oldest_overdue_ms",
+        "clocks_apart_ms",
+        "clock_refused",
+        "writes_refused",
+        "node_full",
+        "sites_unreached",
+        "site_unreached_ms",
+        "site_lag_ms",
+        "site_lists_differ_ms",
+    ];
     name.ends_with("_max") || extremes.contains(&name)
 }
 

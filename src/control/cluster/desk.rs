@@ -11,11 +11,13 @@ use serde_json::{Value, json};
 
 use super::membership_file::{Lists, MembershipFile};
 use super::moving::Moving;
+use super::sites::{Offer, Offers, standing_of};
 use crate::base::ids::{PeerIndex, TimerId};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::{Membership, PeerKind, View};
 use crate::control::originals::reader::ReadingProgress;
 use crate::control::recovery_progress::{progress, takes_no_writes};
+use crate::core::peers::site_watch::SiteStanding;
 use crate::node::commands::{Command, Commander};
 use crate::node::meters::{CoreMeters, Meter};
 
@@ -58,6 +60,8 @@ pub(crate) struct ClusterDesk {
     state: Mutex<DeskState>,
     /// Since when timers are compared with the other nodes; `None`: they are not.
     moving: Mutex<Option<Instant>>,
+    /// What other sites are offered.
+    offers: Mutex<Offers>,
 }
 
 struct DeskState {
@@ -110,6 +114,7 @@ impl ClusterDesk {
             source: OnceLock::new(),
             state: Mutex::new(state),
             moving: Mutex::new(None),
+            offers: Mutex::default(),
         }
     }
 
@@ -269,7 +274,7 @@ impl ClusterDesk {
         let state = self.state();
         let view = &state.view;
         let [nodes, joining, leaving] = lists_of(view);
-        let (members, sites) = (members_of(view, meters), sites_of(view, meters));
+        let (members, sites) = (members_of(view, meters), self.sites_in(view, meters));
         let reload_error = state
             .reload_error
             .as_ref()
@@ -300,6 +305,52 @@ impl ClusterDesk {
             "reload_error": reload_error,
             "admin_addresses": source.map_or(&[][..], |source| &source.admin_addresses),
         })
+    }
+
+    /// What is offered at present to each of the other sites that are reached.
+    pub(crate) fn offers(&self, meters: &[CoreMeters]) -> Vec<(String, Option<Offer>)> {
+        let view = Arc::clone(&self.state().view);
+        let mut offers = Vec::new();
+        for site in view.connected_sites().iter() {
+            let (name, standing) = (view.name_of(site), standing_of(meters, site));
+            let offer = self.offer(name, standing, Instant::now());
+            if standing.is_some_and(|standing| standing.is_reached) {
+                offers.push((name.to_owned(), offer));
+            }
+        }
+        offers
+    }
+
+    fn offer(&self, site: &str, standing: Option<SiteStanding>, now: Instant) -> Option<Offer> {
+        // Nothing that holds the lock can fail.
+        let mut offers = self.offers.lock().unwrap_or_else(PoisonError::into_inner);
+        offers.look(site, &standing?, now)
+    }
+
+    fn sites_in(&self, view: &View, meters: &[CoreMeters]) -> Vec<Value> {
+        let all = view.connected_sites().iter();
+        all.map(|peer| {
+            let site = &view.peers()[peer.index()];
+            assert!(matches!(site.kind, PeerKind::Site(_)), "the view says so");
+            let standing = standing_of(meters, peer);
+            let offer = self.offer(&site.name, standing, Instant::now());
+            let it = standing.unwrap_or_default();
+            json!({
+                "name": site.name,
+                "address": view.addresses_of(peer).collect::<Vec<_>>().join(","),
+                "liveness": word(believed(meters, peer)),
+                "tls": is_tls(meters, peer),
+                "kept_bytes": kept_bytes(meters, peer),
+                "seconds": it.for_ms / 1_000,
+                "waiting": it.waiting,
+                "lag_ms": it.lag_ms,
+                "to_offer": it.to_offer,
+                "left_s": offer.and_then(|offer| offer.left_s()),
+                "clock_ahead_ms": it.ahead_ms,
+                "lists_differ_s": it.differs_ms.map(|ms| ms / 1_000),
+            })
+        })
+        .collect()
     }
 
     /// How far the walks of all cores are.
@@ -447,22 +498,6 @@ fn members_of(view: &View, meters: &[CoreMeters]) -> Vec<Value> {
 
 fn liveness_of(view: &View, meters: &[CoreMeters], peer: PeerIndex) -> &'static str {
     if peer == view.own() { "self" } else { word(believed(meters, peer)) }
-}
-
-fn sites_of(view: &View, meters: &[CoreMeters]) -> Vec<Value> {
-    let all = view.connected_sites().iter();
-    all.map(|peer| {
-        let site = &view.peers()[peer.index()];
-        assert!(matches!(site.kind, PeerKind::Site(_)), "the view says so");
-        json!({
-            "name": site.name,
-            "address": view.addresses_of(peer).collect::<Vec<_>>().join(","),
-            "liveness": word(believed(meters, peer)),
-            "tls": is_tls(meters, peer),
-            "kept_bytes": kept_bytes(meters, peer),
-        })
-    })
-    .collect()
 }
 
 /// What the cores believe of a peer: alive or dead if all agree, suspected if they disagree, `None`

@@ -6,3 +6,4 @@ pub(crate) mod member_addresses;
 pub(crate) mod membership_file;
 pub(crate) mod moving;
 pub(crate) mod peer_news;
+pub(crate) mod sites;

@@ -6,7 +6,8 @@
 //! - One request is under way at a time, or many to a site that answers questions.
 //! - Between copies `GET /ping` keeps the connection, and with it the belief that the node lives.
 //! - The first request to another site, and every ping to it, asks for the site's members
-//!   ([`super::site_members`]). This node does not talk to a site that refuses it.
+//!   ([`super::site_members`]), and hears its news ([`crate::wire::site_news`]). This node does not
+//!   talk to a site that refuses it.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -23,6 +24,7 @@ use crate::wire::peer_message::{
     PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy, decode_message,
 };
 use crate::wire::request_head::Framing;
+use crate::wire::site_news::SiteNews;
 use crate::wire::site_question::{COMPARES_HEADER, SiteAnswer, SiteQuestion};
 use crate::wire::text::Text;
 
@@ -39,6 +41,9 @@ const UNDER_WAY_MAX: usize = 512;
 /// Bytes of requests under way beyond which none is added there. What waits in buffers tells of
 /// timers later than it was written, and they would seem to have started later.
 const UNDER_WAY_BYTES_MAX: usize = 64 << 10;
+/// A site that takes several requests at a time is asked for its members and news after so long
+/// beside copies that never end.
+const NEWS_EVERY_MS: u64 = 2_000;
 /// Most bytes of an answer's head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
@@ -75,6 +80,10 @@ pub(crate) struct HttpTalk {
     answer: Vec<u8>,
     /// What the last answer about members told.
     told: Option<SiteMembers>,
+    /// When the last ping left.
+    pinged_at: MonoNs,
+    /// What the site said of itself in the last answer to a ping, and when that ping left.
+    news: Option<(SiteNews, MonoNs)>,
 }
 
 impl HttpTalk {
@@ -91,6 +100,8 @@ impl HttpTalk {
             is_greeted: !to_site,
             answer: Vec::new(),
             told: None,
+            pinged_at: now,
+            news: None,
         }
     }
 
@@ -110,9 +121,13 @@ impl HttpTalk {
             self.sent(request, out.len() - begins);
         }
         let is_ping_due = now.mono >= self.ping_at && self.under_way.is_empty();
+        let is_news_due = self.compares
+            && now.mono >= self.pinged_at.plus_ms(NEWS_EVERY_MS)
+            && self.under_way.iter().all(|(request, _)| *request != UnderWay::Ping);
         // The refusal of what cannot be said waits for an answer.
         let has_refusals = !self.under_way.is_empty() && self.has_nothing_sent();
-        if is_ping_due || has_refusals {
+        if is_ping_due || is_news_due || has_refusals {
+            self.pinged_at = now.mono;
             let host = &view.peers()[to.index()].address;
             let query = if self.to_site { "?members" } else { "" };
             write!(Text(out), "GET /ping{query} HTTP/1.1\r\nHost: {host}\r\n\r\n").expect("memory");
@@ -152,6 +167,11 @@ impl HttpTalk {
     /// Takes what the other site told of its members since the last call.
     pub fn take_told(&mut self) -> Option<SiteMembers> {
         self.told.take()
+    }
+
+    /// Takes what the other site said of itself since the last call, and when it was asked.
+    pub fn take_news(&mut self) -> Option<(SiteNews, MonoNs)> {
+        self.news.take()
     }
 
     /// Takes bytes of answers. It calls `result` with the result of each message. On `Err` the
@@ -253,7 +273,10 @@ impl HttpTalk {
             UnderWay::Ping if self.to_site => {
                 self.is_greeted = true;
                 self.told = SiteMembers::parse(body).filter(|_| status == 200);
-                self.compares = status == 200 && has_line(head, COMPARES_HEADER);
+                let news = SiteNews::parse(head).filter(|_| status == 200);
+                self.news = news.map(|news| (news, self.pinged_at));
+                // Once many requests are under way, answers are read as such to the end.
+                self.compares |= status == 200 && has_line(head, COMPARES_HEADER);
             }
             UnderWay::Ping | UnderWay::Unsayable => {}
             UnderWay::Copy => link.answered(now, meaning_of(status), &mut *result),
@@ -569,6 +592,35 @@ mod tests {
         ];
         assert_eq!(results, wanted);
         assert!(link.is_empty());
+    }
+
+    /// Copies never end. The news of the site are heard all the same, and every 2 s.
+    #[test]
+    fn a_site_tells_its_news_beside_copies_without_end() {
+        let (mut link, mut talk) = (link(), HttpTalk::new(NOW.mono, 250, true));
+        let mut at_ms = 0;
+        let mut heard = Vec::new();
+        for number in 0..60 {
+            push_copy(&mut link, &view(), number);
+            let now = Now { mono: NOW.mono.plus_ms(at_ms), ..NOW };
+            let requests = written(&mut talk, now, &mut link);
+            let answers = requests.matches(" HTTP/1.1\r\n").count();
+            let pings = requests.matches("GET /ping?members ").count();
+            assert!(pings <= 1, "{requests}");
+            // The answers come 30 ms later. The ping is the last of them.
+            let came = now.mono.plus_ms(30);
+            let mut bytes = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".repeat(answers - pings);
+            if pings > 0 {
+                let news = SiteNews { wall: WallMs(number), sites: 7 }.header();
+                let head = format!("{COMPARES_HEADER}{news}Content-Length: 10");
+                bytes += &format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\nsite away\n");
+            }
+            talk.received(came, bytes.as_bytes(), &mut link, |_, _| ()).expect("answers");
+            heard.extend(talk.take_news().map(|(news, asked_at)| (news.wall.0, asked_at)));
+            at_ms += 100;
+        }
+        let asked_at = |number: u64| (number, NOW.mono.plus_ms(100 * number));
+        assert_eq!(heard, [0, 20, 40].map(asked_at));
     }
 
     #[test]

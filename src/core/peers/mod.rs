@@ -17,4 +17,5 @@ pub mod secret;
 #[cfg(test)]
 mod secret_tests;
 pub(crate) mod site_members;
+pub(crate) mod site_watch;
 pub(crate) mod voice;

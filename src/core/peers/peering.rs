@@ -6,6 +6,7 @@
 //! them ([`super::inbounds`]), and goes to the owners over the mesh. No clock, no socket, no random
 //! source: drivers differ only in how bytes travel.
 
+mod sites;
 mod write_refusals;
 
 use std::net::IpAddr;
@@ -16,7 +17,7 @@ use crate::base::limits::ClusterLimits;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{MonoNs, Now, TICK_NS};
 use crate::cluster::detector::{Detector, Liveness, Verdict};
-use crate::cluster::link::{LinkError, LinkLimits};
+use crate::cluster::link::LinkLimits;
 use crate::cluster::view::{PeerKind, View};
 use crate::cluster::wall_clocks::ClockVerdict;
 use crate::shard::Shard;
@@ -30,17 +31,14 @@ use crate::core::peers::behind::Behind;
 use crate::core::peers::counters::PeerCounters;
 use crate::core::peers::hello::Connected;
 use crate::core::peers::hello::Hello;
-use crate::core::peers::site_members::{SiteBook, SiteMembers};
+use crate::core::peers::site_members::SiteBook;
+use crate::core::peers::site_watch::SiteWatch;
 use crate::core::peers::voice::Voice;
 
 /// Bytes of room that a link must have before its peer is offered again what did not fit. They are
 /// for the offers of a shard that wait for results (1 024 of some 40 bytes) and the copies wanted
 /// of them.
 const GAPS_ROOM_BYTES: usize = 1 << 20;
-
-/// For so long sites that have just started, or have new files, may refuse each other: they learn
-/// each other's members.
-const SHUT_OUT_MS: u64 = 10_000;
 
 /// Pause in ms between two looks at a peer that has something due and is not sent to.
 const LOOK_AGAIN_MS: u64 = 10;
@@ -78,9 +76,19 @@ struct Peer {
     is_taken: bool,
     /// Since when a site refuses this node.
     shut_out: Option<MonoNs>,
+    /// What is known of the peer, if it is another site.
+    watch: Option<SiteWatch>,
 }
 
 impl Peer {
+    /// Notes that the peer may lack something that it was to be told.
+    fn lacks(&mut self, now: MonoNs) {
+        self.has_gaps = true;
+        if let Some(watch) = &mut self.watch {
+            watch.note_lack(now);
+        }
+    }
+
     /// Takes note that the connection is gone or that its dial is given up.
     fn close(&mut self) {
         if self.stage == DialState::Open {
@@ -199,6 +207,7 @@ impl Peering {
         }
         // Nobody is let in any more because a site that was removed has told of it.
         self.note_callers();
+        self.compare_lists(behind.now.mono);
         let is_other = |peer: &PeerIndex| {
             let voice = self.peers[peer.index()].as_ref().map(|peer| &peer.voice);
             let seen = voice.and_then(Voice::peer_view);
@@ -236,6 +245,7 @@ impl Peering {
                 is_greeted: false,
                 is_taken: false,
                 shut_out: None,
+                watch: is_site.then(|| SiteWatch::new(now)),
             });
         }
         for peer in view.connected_sites().iter() {
@@ -361,40 +371,6 @@ impl Peering {
         }
     }
 
-    /// Takes what another site told of its members. `Err`: it is not the site that was dialled.
-    fn take_members(&mut self, peer: PeerIndex) -> Result<(), PeerError> {
-        let Some(dialled) = self.peers[peer.index()].as_mut() else { return Ok(()) };
-        let (Some(told), Some(site)) = (dialled.voice.take_told(), &mut dialled.site) else {
-            return Ok(());
-        };
-        if told.site != self.view.name_of(peer) {
-            self.counters.strangers += 1;
-            return Err(LinkError::Protocol("a site of another name answers"));
-        }
-        if site.take(told) {
-            self.note_callers();
-        }
-        Ok(())
-    }
-
-    /// Notes from where nodes of other sites call, as those sites told that are known.
-    fn note_callers(&mut self) {
-        let sites = self.peers.iter().flatten().filter_map(|peer| peer.site.as_ref());
-        self.site_callers = sites.flat_map(|site| site.told().callers()).collect();
-    }
-
-    /// The addresses from which nodes of other sites call, as these sites told them.
-    pub fn site_callers(&self) -> &[IpAddr] {
-        &self.site_callers
-    }
-
-    /// What another site told last of its members. `None`: nothing so far.
-    pub fn told_by(&self, site: PeerIndex) -> Option<&SiteMembers> {
-        let known = self.peers.get(site.index()).and_then(Option::as_ref);
-        let told = known?.site.as_ref()?.told();
-        (!told.nodes.is_empty()).then_some(told)
-    }
-
     /// The address at which a peer is dialled.
     pub fn address_of(&self, peer: PeerIndex) -> &str {
         let known = self.peers.get(peer.index()).and_then(Option::as_ref);
@@ -410,19 +386,6 @@ impl Peering {
         if let Some(dialled) = self.peers.get_mut(peer.index()).and_then(Option::as_mut) {
             dialled.disowns = true;
         }
-    }
-
-    /// Tells that another site refused a dial.
-    pub fn shut_out_by(&mut self, behind: &mut Behind<'_>, peer: PeerIndex) {
-        self.note_shut_out(behind.now.mono, peer);
-        self.lost(behind, peer);
-    }
-
-    fn note_shut_out(&mut self, now: MonoNs, peer: PeerIndex) {
-        let known = self.peers.get_mut(peer.index()).and_then(Option::as_mut);
-        let Some(site) = known.filter(|peer| peer.site.is_some()) else { return };
-        let since = *site.shut_out.get_or_insert(now);
-        self.counters.site_refusals += u64::from(since.plus_ms(SHUT_OUT_MS) <= now);
     }
 
     /// Returns whether the node that answered a dial is the node that was dialled.
@@ -495,7 +458,7 @@ impl Peering {
             Ok(()) => {}
         }
         if taken.is_ok() {
-            self.take_members(peer)?;
+            self.take_members(behind.now.mono, peer)?;
             self.greet(behind, peer);
         }
         let Some(dialled) = self.peers[peer.index()].as_mut() else { return taken };
@@ -570,6 +533,7 @@ impl Peering {
         }
         self.judge_clock(behind.now);
         behind.shard.hear_clocks(behind.now, self.member_walls(behind.now));
+        self.look_at_sites(behind);
         self.wake_at = self.next_wake(now);
         self.expected_at = self.wake_at;
     }
@@ -585,7 +549,7 @@ impl Peering {
             let Some(dialled) = self.peers[peer.index()].as_mut() else { continue };
             dialled.detector.was_away(now);
             if away_ns >= self.limits.dead_after_ms * TICK_NS {
-                dialled.has_gaps = true;
+                dialled.lacks(now);
                 self.gapped = self.gapped.with(peer);
                 dialled.voice.clear(|purpose| self.unheard.push((peer, purpose)));
                 if dialled.stage != DialState::Closed {
@@ -627,10 +591,13 @@ impl Peering {
             if !is_dead && to.voice.push(&bytes[range], purpose).is_ok() {
                 self.counters.messages_sent += 1;
                 self.talking = self.talking.with(peer);
+                if let Some(watch) = &mut to.watch {
+                    watch.pushed(behind.now.mono, to.voice.len());
+                }
             } else {
                 // A question for a list tells nothing that the peer could lack.
                 if !matches!(purpose, Purpose::List { .. }) {
-                    to.has_gaps = true;
+                    to.lacks(behind.now.mono);
                     self.gapped = self.gapped.with(peer);
                 }
                 self.unheard.push((peer, purpose));
@@ -726,11 +693,14 @@ impl Peering {
         let Some(dialled) = self.peers[peer.index()].as_mut() else { return };
         if let Some(liveness) = verdict.changed {
             let dialect = dialled.voice.dialect();
+            if let Some(watch) = &mut dialled.watch {
+                watch.note_reached(behind.now.mono, liveness == Liveness::Alive);
+            }
             if liveness == Liveness::Dead {
                 // A message kept for long could come after its timer's tombstone has ended, and
                 // bring the timer back. The messages are dropped. The nodes that still hold the
                 // timers offer them when the peer is back.
-                dialled.has_gaps = true;
+                dialled.lacks(behind.now.mono);
                 dialled.voice.clear(|purpose| self.unheard.push((peer, purpose)));
             }
             let has_gaps = liveness == Liveness::Alive && std::mem::take(&mut dialled.has_gaps);

@@ -9,6 +9,7 @@ use crate::cluster::link::{Link, LinkError, LinkFull, LinkLimits};
 use crate::cluster::view::View;
 use crate::shard::effects::{Dialect, Purpose};
 use crate::wire::peer_message::PeerResult;
+use crate::wire::site_news::SiteNews;
 
 use crate::core::peers::http_talk::HttpTalk;
 use crate::core::peers::site_members::SiteMembers;
@@ -94,6 +95,11 @@ impl Voice {
     /// Takes what another site told of its members since the last call.
     pub fn take_told(&mut self) -> Option<SiteMembers> {
         self.http.as_mut()?.take_told()
+    }
+
+    /// Takes what another site said of itself since the last call, and when it was asked.
+    pub fn take_news(&mut self) -> Option<(SiteNews, MonoNs)> {
+        self.http.as_mut()?.take_news()
     }
 
     /// Tells that a connection is ready.

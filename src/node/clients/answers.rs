@@ -7,6 +7,7 @@ use crate::shard::effects::{Answer, Identified, Internal, Refusal};
 use crate::timestamp::Timestamp;
 use crate::wire::conditions::write_tag;
 use crate::wire::problem::{Kind, PROBLEM_TYPE, write_problem};
+use crate::wire::site_news::SiteNews;
 use crate::wire::site_question::COMPARES_HEADER;
 use crate::wire::timer_path::write_public_id;
 
@@ -216,9 +217,11 @@ pub fn write_pong(out: &mut Vec<u8>, persistence: Persistence) {
     write_body(out, "200 OK", "text/plain", "", b"OK", persistence);
 }
 
-/// Appends the answer to GET /ping?members: that this site answers questions, and its members.
-pub fn write_members(out: &mut Vec<u8>, members: &[u8], persistence: Persistence) {
-    write_body(out, "200 OK", "text/plain", COMPARES_HEADER, members, persistence);
+/// Appends the answer to GET /ping?members: that this site answers questions, what it says of
+/// itself, and its members.
+pub fn write_members(out: &mut Vec<u8>, news: SiteNews, members: &[u8], persistence: Persistence) {
+    let headers = format!("{COMPARES_HEADER}{}", news.header());
+    write_body(out, "200 OK", "text/plain", &headers, members, persistence);
 }
 
 /// Appends the answer to POST /timestamps.

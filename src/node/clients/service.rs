@@ -261,7 +261,7 @@ impl Service {
                 let forgotten = self.forget((now, core), (from, caller), body);
                 return self.settle(forgotten, persistence, out);
             }
-            (TimerPath::Ping, Method::Get) => return self.ping(core, caller, line, out),
+            (TimerPath::Ping, Method::Get) => return self.ping((now, core), caller, line, out),
             (TimerPath::Compare(question), Method::Get) => match self.admit(core, caller) {
                 Ok(()) => Request::Compare(question),
                 refused => return self.settle(refused, persistence, out),
@@ -286,13 +286,13 @@ impl Service {
     /// Says that this core takes requests, or tells another site of the members.
     fn ping(
         &mut self,
-        core: &mut Core,
+        (now, core): (Now, &mut Core),
         caller: Caller<'_>,
         line: &RequestLine,
         out: &mut Vec<u8>,
     ) -> Served {
         if line.asks_members {
-            let told = self.tell_members(core, caller, line.persistence, out);
+            let told = self.tell_members((now, core), caller, line.persistence, out);
             let _ = self.settle(told, line.persistence, out);
         } else {
             write_pong(out, line.persistence);
@@ -568,7 +568,7 @@ impl Service {
     #[cold]
     fn tell_members(
         &mut self,
-        core: &mut Core,
+        (now, core): (Now, &mut Core),
         caller: Caller<'_>,
         persistence: Persistence,
         out: &mut Vec<u8>,
@@ -576,7 +576,7 @@ impl Service {
         self.admit(core, caller)?;
         let mut body = Vec::new();
         self.gate.write_members(core.view(), &mut body);
-        write_members(out, &body, persistence);
+        write_members(out, core.site_news(now), &body, persistence);
         Ok(())
     }
 

@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::base::ids::PeerIndex;
 use crate::cluster::view::{Membership, View};
 use crate::core::peers::secret::{Guard, Secrets};
 use crate::node::commands::Command;
+use crate::node::meters::CoreMeters;
 use crate::node::settings::NodeSettings;
 use crate::node::{NodeHandle, StartError, start};
 use socket2::{Domain, Socket, Type};
@@ -500,21 +502,25 @@ fn sites_prove_the_secret_over_the_internal_api() {
         };
         NodeSettings { membership: Some(membership), guard, ..settings(node, 1, port, 2) }
     };
+    let reaches = |node: &NodeHandle| {
+        let standing = |core: &CoreMeters| core.sites.get(PeerIndex(1));
+        node.meters.iter().all(|core| standing(core).is_some_and(|site| site.is_reached))
+    };
     let first = launch(&site(0, guard(SECRET)));
     let second = launch(&site(1, Guard::default()));
     let counts = || sum(&first, "peer_unproven") > 1 && sum(&second, "peer_unproven") > 1;
     until("both to tell", counts);
-    assert!(!knows(&first, 1) && !knows(&second, 1));
+    assert!(!reaches(&first) && !reaches(&second));
     finish(second);
     let second = launch(&site(1, guard(SECRET)));
-    until("the sites to meet", || knows(&first, 1) && knows(&second, 1));
+    until("the sites to meet", || reaches(&first) && reaches(&second));
     assert!(post(first.address, 1).starts_with("HTTP/1.1 200 "));
     until("a timer to arrive", || sum(&second, "internal_copies") > 0);
     finish(second);
     finish(first);
     let soft = Guard { accepts_unproven: true, ..guard(SECRET) };
     let (first, second) = (launch(&site(0, soft)), launch(&site(1, Guard::default())));
-    until("the sites to meet", || knows(&first, 1) && knows(&second, 1));
+    until("the sites to meet", || reaches(&first) && reaches(&second));
     finish(first);
     finish(second);
 }

@@ -217,6 +217,15 @@ impl Reconcile {
         self.walk.map(|walk| walk.seen)
     }
 
+    /// Records that walks for a peer have not seen yet, of so many that are held. While offers have
+    /// no result the last walk is not over.
+    pub fn left_for(&self, peer: PeerIndex, held: u64) -> u64 {
+        let in_walk = self.walk.filter(|walk| walk.offer_to.contains(peer));
+        let in_walk = in_walk.map_or(0, |walk| held.saturating_sub(walk.seen).max(1));
+        let again = self.again.is_some_and(|peers| peers.contains(peer));
+        in_walk + if again { held.max(1) } else { 0 }
+    }
+
     /// Offers without a result.
     pub fn offers_waiting(&self) -> u64 {
         u64::from(self.offers)

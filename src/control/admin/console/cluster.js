@@ -22,7 +22,7 @@ function clusterParts({ views }) {
       versions(own, views)),
     panel("Moving timers", movement(walking, own)),
     own.sites?.length ? make("section", { class: "panel" },
-      make("header", {}, make("h2", {}, "Other sites")), siteTable(own.sites)) : "",
+      make("header", {}, make("h2", {}, "Other sites")), siteTable(own.sites, known)) : "",
   ];
 }
 
@@ -38,6 +38,18 @@ function clusterWarnings(own, views) {
   if (lists.size > 1) {
     said.push("The members disagree about who is a member. Repeat the unfinished chronos cluster " +
       "join or leave.");
+  }
+  const files = new Set(views.filter((it) => it.view).map(({ view }) => JSON.stringify(
+    [view.site, ...(view.sites ?? []).map((site) => `${site.name}=${site.address}`).sort()])));
+  if (files.size > 1) {
+    said.push("The members have different lists of sites. Make [sites] of all nodes the same and " +
+      "send SIGHUP.");
+  }
+  for (const site of own.sites ?? []) {
+    if (site.lists_differ_s !== null && site.lists_differ_s !== undefined) {
+      said.push(`The site ${site.name} has another list of sites than this one. Name the same ` +
+        "sites in [sites] of all nodes of all sites.");
+    }
   }
   for (const { address, error } of views) {
     if (error) said.push(`${address} did not say how it sees the cluster: ${error}`);
@@ -100,11 +112,28 @@ function versions(own, views) {
   ], views, "Members");
 }
 
-function siteTable(sites) {
+function siteTable(sites, known) {
+  const seen = (view, name) => view.sites?.find((it) => it.name === name);
   return table([
     { name: "Site", of: (site) => site.name },
     { name: "Address", of: (site) => make("span", { class: "mono" }, site.address) },
-    { name: "State", of: (site) => pill(...(LIVES[site.liveness] ?? [site.liveness, ""])) },
+    ...known.map(({ view }) => ({ name: `Seen by ${view.name}`, of: ({ name }) => {
+      const site = seen(view, name);
+      const [words, mood] = LIVES[site?.liveness] ?? LIVES.unknown;
+      return [pill(words, mood), site?.seconds === undefined ? ""
+        : ` for ${lasting(1_000 * site.seconds)}`];
+    } })),
+    { name: "Lag", number: true, of: (site) => lasting(site.lag_ms) },
+    { name: "Waiting", number: true, of: (site) => count(site.waiting) },
+    { name: "To offer", number: true, of: (site) => count(site.to_offer) +
+      (site.left_s ? `, ${lasting(1_000 * site.left_s)} left` : "") },
+    { name: "Clock", of: (site) => siteClock(site.clock_ahead_ms) },
     { name: "Kept for it", number: true, of: (site) => bytes(site.kept_bytes) },
   ], sites, "Other sites");
+}
+
+function siteClock(ahead) {
+  if (ahead === null || ahead === undefined) return NOTHING;
+  if (Math.abs(ahead) < 1_000) return "agrees";
+  return pill(`${lasting(Math.abs(ahead))} ${ahead > 0 ? "ahead" : "behind"}`, "warn");
 }

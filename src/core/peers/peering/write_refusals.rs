@@ -102,6 +102,9 @@ impl Peering {
         self.clocks_ahead_ms = ahead_ms;
         let (skew_max_ms, former) = (self.limits.clock_skew_max_ms, self.clock);
         self.clock = judge(&mut self.clocks_ahead_ms, skew_max_ms);
+        // Nobody knows which of two sites is right, so a site's clock refuses no writes.
+        let of_sites = self.sites_ahead_ms(now).map(i64::unsigned_abs).max().unwrap_or(0);
+        self.clock.apart_ms = self.clock.apart_ms.max(of_sites);
         let is_apart = |clock: ClockVerdict| clock.apart_ms > skew_max_ms;
         self.counters.clocks_apart += u64::from(is_apart(self.clock) && !is_apart(former));
         self.counters.clocks_refused += u64::from(self.clock.is_refused && !former.is_refused);
