@@ -66,7 +66,7 @@ const JOURNAL_BUGS: [(Bug, u64); 7] = [
 ];
 
 /// Bugs that few seeds find, each with a seed that does.
-const RARE_BUGS: [(Bug, u64); 14] = [
+const RARE_BUGS: [(Bug, u64); 13] = [
     (Bug::SilentRankDelaysEachPop, 91_263),
     (Bug::NewHolderTellsNoFormerOnes, 858_518),
     (Bug::PreferredListNotTold, 1_008_610),
@@ -80,7 +80,6 @@ const RARE_BUGS: [(Bug, u64); 14] = [
     (Bug::ReturningSiteAsksNoSite, 3_370),
     (Bug::OrderOfSitesDecidedTwice, 1_123),
     (Bug::WriteMadeAgainRepeatsPops, 3_000_002),
-    (Bug::LeftNodeSpeaksForSite, 1_037_382),
 ];
 
 /// This simulator, as the kit drives it.

@@ -119,8 +119,9 @@ fn timers_due_together_all_arrive() {
     assert!(report.passed, "{}", report.text());
     assert_eq!(report.pops.unwrap().arrived, 200);
     let requests = report.requests.unwrap();
-    // Requests run for two seconds before the herd, and then until the last pop.
-    assert!(requests.latency_us.count >= 400, "{requests:?}");
+    // Requests run for two seconds before the herd, and then until the last pop. A busy machine
+    // makes fewer than 200 a second.
+    assert!(requests.latency_us.count >= 100, "{requests:?}");
     assert!(requests.latency_us_during.unwrap().count < requests.latency_us.count);
 }
 
