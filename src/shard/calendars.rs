@@ -4,8 +4,8 @@
 //! again by the version.
 //!
 //! A pop is no write of a client: its version is a little above the one before, so below that of
-//! every write made since, by whichever node. A node that pops and has not heard of a delete, because it
-//! was cut off or because the delete is still on its way, does not undo the delete.
+//! every write made since, by whichever node. A node that pops and has not heard of a delete,
+//! because it was cut off or because the delete is still on its way, does not undo the delete.
 //!
 //! Moments are told by a clock of calendars (`cluster::calendar_clock`). When the time that it
 //! tells changes, the shard walks through its timers, and plans the pops anew that it is the first

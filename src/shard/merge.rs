@@ -298,10 +298,8 @@ impl Shard {
         if self.is_beyond_quota(copy, held.as_ref()) {
             return PeerResult::Refused(PeerRefusal::TokenFull);
         }
-        let plan = held
-            .as_ref()
-            .zip(copy.body)
-            .and_then(|(held, body)| self.with_later_plan(held, key.version, body.content));
+        let known = held.as_ref().zip(copy.body);
+        let plan = known.and_then(|(it, body)| self.with_later_plan(it, key.version, body.content));
         held.iter().for_each(|held| self.note_pops_made(held));
         if self.take_copy(now, teller, key, copy, held.as_ref(), outbox).is_err() {
             return self.refuse_for_room(now, copy.standing.id, outbox);

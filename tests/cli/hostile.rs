@@ -127,7 +127,7 @@ fn what_a_command_needs_and_an_answer_lacks_is_an_error() {
     let folder = std::env::temp_dir().join("chronos-no-backup");
     let folder = folder.display().to_string();
     for (words, lacks) in [
-        (&["backup", &*folder][..], "segments"),
+        (&["backup", &*folder][..], "state"),
         (&["cluster", "resync"], "name"),
         (&["cluster", "status"], "name"),
         (&["timer", "list"], "timers"),

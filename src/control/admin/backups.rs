@@ -86,22 +86,20 @@ impl BackupBoard {
     pub(super) fn document(&self) -> Option<Value> {
         let run = self.lock();
         let run = run.as_ref()?;
-        let told = |state: &str, bytes: u64| json!({ "directory": run.directory, "state": state, "bytes": bytes });
-        let done = run.written.bytes.load(Relaxed);
-        let mut document = match &run.outcome {
-            None => told("running", done),
-            Some(Ok(made)) => told("done", made.bytes),
-            Some(Err(_)) => told("failed", done),
-        };
-        match &run.outcome {
-            None => document["bytes-total"] = run.written.all.load(Relaxed).into(),
-            Some(Ok(made)) => {
-                document["segments"] = made.segments.into();
-                document["linked"] = made.is_linked.into();
-            }
-            Some(Err(error)) => document["error"] = error.as_str().into(),
-        }
-        Some(document)
+        let (directory, bytes) = (&run.directory, run.written.bytes.load(Relaxed));
+        Some(match &run.outcome {
+            None => json!({
+                "directory": directory, "state": "running", "bytes": bytes,
+                "bytes-total": run.written.all.load(Relaxed),
+            }),
+            Some(Ok(made)) => json!({
+                "directory": directory, "state": "done", "bytes": made.bytes,
+                "segments": made.segments, "linked": made.is_linked,
+            }),
+            Some(Err(error)) => json!({
+                "directory": directory, "state": "failed", "bytes": bytes, "error": error,
+            }),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Run>> {
