@@ -361,14 +361,15 @@ fn requests_of_clients_are_taken() {
         let body = request.body(&sink.to_string());
         let mut path = String::from("/timers");
         for (method, body) in [("POST", &*body), ("PUT", &*body), ("PUT", &*body), ("DELETE", "")] {
+            // Four requests may take less than the millisecond that rounds the due time up.
+            if request.interval == 0 && method == "DELETE" {
+                while heard.recv_timeout(PATIENCE).expect("a callback") != request.path {}
+            }
             let answer = ask(method, &path, body);
             assert_eq!((answer.status, &*answer.body), (200, ""), "{who}: {method} {answer:?}");
             // A client looks for this header alone.
             path = answer.location().to_owned();
             assert!(path.starts_with("/timers/"), "{who}: {answer:?}");
-        }
-        if request.interval == 0 {
-            assert_eq!(heard.recv_timeout(PATIENCE).expect("a callback"), request.path, "{who}");
         }
     }
     // Clients that know less, and clients that know an id of an older version.
