@@ -109,17 +109,18 @@ pub(super) fn cut(cell: String, is_terminal: bool) -> String {
 }
 
 /// Puts rows of cells under each other. The last cell of a row is not padded.
-pub(super) fn table(rows: &[Vec<String>]) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+pub(super) fn table<R: AsRef<[String]>>(rows: &[R]) -> String {
+    let columns = rows.iter().map(|row| row.as_ref().len()).max().unwrap_or(0);
     let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
+        let cells = rows.iter().filter_map(|row| row.as_ref().get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();
     for row in rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        text += cells.collect::<Vec<_>>().join("  ").trim_end();
+        let cells = row.as_ref().iter().zip(&widths);
+        let padded = cells.map(|(cell, width)| format!("{cell:<width$}"));
+        text += padded.collect::<Vec<_>>().join("  ").trim_end();
         text.push('\n');
     }
     text

@@ -3,7 +3,6 @@
 
 mod certs;
 mod change;
-mod columns;
 mod context;
 mod plan;
 mod request;

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::columns::aligned;
 use super::survey::{NodeReport, Survey};
+use crate::cli::shown;
 
 /// Clocks of sites that differ by more are a problem, as they are an alarm.
 const CLOCKS_APART_MS: u64 = 60_000;
@@ -23,7 +23,7 @@ pub(super) fn table(survey: &Survey) -> String {
     }
     let head = ["SITE", "REACHED BY", "SINCE", "LAG", "WAITING", "TO OFFER", "CLOCK"];
     let rows: Vec<[String; 7]> = names.iter().map(|name| row(survey, name)).collect();
-    aligned(&[&[head.map(str::to_owned)], &rows[..]].concat())
+    shown::table(&[&[head.map(str::to_owned)], &rows[..]].concat())
 }
 
 fn row(survey: &Survey, name: &str) -> [String; 7] {

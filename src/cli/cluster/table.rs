@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::columns::aligned;
 use super::context::Context;
 use super::sites;
 use super::survey::{NodeReport, Survey};
 use crate::cli::exit::{EXIT_FAILURE, EXIT_OK};
+use crate::cli::shown;
 use crate::cli::terminal::{failed, print, tell};
 
 /// Pause between two looks of who waits.
@@ -145,7 +145,7 @@ fn table(survey: &Survey) -> String {
     let site = first.document["site"].as_str().unwrap_or_default();
     let view = first.document["view_id"].as_str().unwrap_or_default();
     let nodes = if names.len() == 1 { "1 node" } else { &format!("{} nodes", names.len()) };
-    let (members, sites) = (aligned(&rows), sites::table(survey));
+    let (members, sites) = (shown::table(&rows), sites::table(survey));
     format!("{members}{nodes}, site {site}, cluster view {view}\n{sites}")
 }
 
