@@ -9,7 +9,7 @@ use crate::base::planted::{Bug, is_planted};
 use crate::base::slots::SlotKey;
 use crate::base::time::{Now, Tick};
 use crate::journal::Position;
-use crate::timer::definition::{Content, spread_ms};
+use crate::timer::definition::Content;
 use crate::timer::version::{StateKey, Version};
 use crate::wire::callback_uri::uri_of;
 use crate::wire::dead_letter::LetterUse;
@@ -19,6 +19,7 @@ use super::Shard;
 use super::effects::{
     Answer, Internal, Letter, Outbox, Purpose, Refusal, Reply, Requester, Target, TimerView,
 };
+use super::parts::ages::{age_of, start_of};
 use super::parts::conditions::Seen;
 use super::parts::reads::{Latest, LetterAsk, READS_MAX, Reader, Waiting};
 use super::records::State;
@@ -142,7 +143,7 @@ impl Shard {
     fn answer_of(&self, now: Now, latest: Latest<'_>, wanted: Option<LetterUse>) -> Answer {
         match latest {
             Latest::Held(slot) => self.answer_of_held(now, slot, wanted),
-            Latest::Told(copy) => self.found(copy, wanted),
+            Latest::Told(copy) => self.found(now, copy, wanted),
             Latest::Ended(_) | Latest::Nothing => Answer::NotFound,
             Latest::Unsure(refusal) => Answer::Refused(refusal),
         }
@@ -387,9 +388,9 @@ impl Shard {
 
     /// The answer of a copy that another node sent for a read. The sender has turned the start into
     /// an age.
-    fn found(&self, copy: &TimerCopy<'_>, wanted: Option<LetterUse>) -> Answer {
+    fn found(&self, now: Now, copy: &TimerCopy<'_>, wanted: Option<LetterUse>) -> Answer {
         let Some(body) = copy.body else { return Answer::NotFound };
-        let content = Content::decode(body.content);
+        let (tick, content) = (now.mono.tick_floor(), Content::decode(body.content));
         match wanted {
             wanted if wanted.is_some() != content.is_parked() => return Answer::NotFound,
             None | Some(LetterUse::Show) => {}
@@ -404,7 +405,7 @@ impl Shard {
             filter: self.peers.view.filter_of(&copy.replicas),
             interval_ms: copy.interval_ms,
             repeat_for_ms: copy.repeat_for_ms,
-            age_ms: copy.start_ms,
+            age_ms: tick + content.spread_ms(copy.standing.id) - start_of(tick, copy),
             sequence: copy.standing.sequence,
             version: Version(copy.standing.version),
             uri: uri_of(body.authority, content.target),
@@ -445,9 +446,7 @@ impl Shard {
         let mut room = Vec::new();
         let mut copy = self.copy_of(&record, &mut room);
         copy.is_write = is_doubtful;
-        let spread_ms = copy.body.map_or(0, |body| spread_ms(record.id, body.content));
-        let now_ms = tick.0 + spread_ms;
-        copy.start_ms = now_ms - copy.start_ms.min(now_ms);
+        copy.start_ms = age_of(tick, &copy);
         let mut bytes = Vec::new();
         PeerMessage::Copy(copy).encode(&mut bytes);
         Ok(bytes)

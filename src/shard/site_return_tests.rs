@@ -1,6 +1,9 @@
 //! A whole site is away and comes back with what it held.
 
 use super::*;
+use crate::shard::records::State;
+use crate::timer::definition::encode_with_attributes;
+use crate::wire::attributes::{Attributes, RetryPolicy};
 
 /// Nodes of the first site get no time, and nobody reaches them.
 pub(super) fn leave(sites: &mut Sites, nodes: &'static [usize]) {
@@ -152,5 +155,45 @@ fn a_node_of_a_site_that_was_away_for_long_brings_nothing_back() {
     sites.run_until(430);
     assert_eq!(sites.pops.len(), lives, "{:?}", sites.pops);
     assert!(sites.holders(deleted).is_empty());
+    sites.audit();
+}
+
+/// The start of a dead letter lies in the future: there its time is over.
+#[test]
+fn a_site_that_was_away_takes_dead_letters_with_all_of_their_time() {
+    let mut sites = Sites::new();
+    sites.outcome = |_, _| CallbackOutcome::Rejected;
+    sites.run_until(1);
+    let retry = RetryPolicy {
+        max_attempts: 2,
+        max_age_ms: 60_000,
+        initial_ms: 100,
+        max_ms: 100,
+        multiplier_milli: 1_000,
+        jitter_milli: 0,
+    };
+    let (mut encoded, mut content) = (Vec::new(), Vec::new());
+    Attributes { retry: Some(retry), ..Attributes::default() }.write(&mut encoded);
+    encode_with_attributes("/pop", &[], (&encoded, b"opaque"), &mut content);
+    let id = sites.create_with(0, (5, 5), 2, &content);
+    sites.run_until(2);
+    leave(&mut sites, &[0, 1]);
+    sites.run_until(30);
+    assert_eq!(sites.pops.len(), 2, "{:?}", sites.pops);
+    let over_at = |sites: &Sites, node: usize| {
+        let shard = &sites.shards[node];
+        let record = *shard.records.get(shard.find(id).expect("a letter"));
+        (record.state, record.start)
+    };
+    let letter = over_at(&sites, 2);
+    assert_eq!(letter.0, State::Parked);
+    come_back(&mut sites);
+    sites.run_until(60);
+    assert_eq!(sites.pops.len(), 2, "{:?}", sites.pops);
+    for node in 0..NODES {
+        let (state, start) = over_at(&sites, node);
+        assert_eq!(state, State::Parked, "at node {node}");
+        assert!(start.0.abs_diff(letter.1.0) <= 2_000, "at node {node}: {start:?} {letter:?}");
+    }
     sites.audit();
 }

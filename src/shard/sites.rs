@@ -27,7 +27,7 @@ use crate::base::ids::{PeerIndex, PeerSet, SiteHash, Slot};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::{Replicas, Sites};
 use crate::base::time::{Now, Tick};
-use crate::timer::definition::{Content, spread_ms};
+use crate::timer::definition::Content;
 use crate::timer::schedule::Schedule;
 use crate::timer::version::StateKey;
 use crate::wire::peer_message::{PeerMessage, PeerResult, TimerCopy, decode_message};
@@ -35,6 +35,7 @@ use crate::wire::site_question::{SiteAnswer, SiteQuestion};
 
 use super::Shard;
 use super::effects::{Answer, Internal, Outbox, Purpose, Refusal, Requester, Target};
+use super::parts::ages::{age_of, start_of};
 use super::parts::reads::{Latest, READS_MAX, Reader, Waiting};
 use super::records::{Placement, Record, State};
 
@@ -185,7 +186,7 @@ impl Shard {
         if held > theirs {
             let mut room = Vec::new();
             let mut copy = self.copy_of(&record, &mut room);
-            copy.start_ms = age_of(now, &copy);
+            copy.start_ms = age_of(now.mono.tick_floor(), &copy);
             return (later(&copy), PeerSet::EMPTY);
         }
         if !self.reaches(asked.site) {
@@ -225,7 +226,7 @@ impl Shard {
         let Some(body) = copy.body else { return (SiteAnswer::Held, PeerSet::EMPTY) };
         let content = Content::decode(body.content);
         let waits = content.is_parked() || content.attributes().is_paused;
-        let start = start_by_age(now, copy);
+        let start = start_of(now.mono.tick_ceil(), copy);
         let (interval_ms, repeat_for_ms) = (copy.interval_ms, copy.repeat_for_ms);
         let due = Schedule { start, interval_ms, repeat_for_ms }.due(copy.standing.sequence + 1);
         let placement = self.placement(copy.replicas, copy.sites, copy.factor);
@@ -357,7 +358,7 @@ impl Shard {
     pub(super) fn take_later(&mut self, now: Now, mut bytes: &[u8], outbox: &mut Outbox) {
         let Ok(PeerMessage::Copy(copy)) = decode_message(&mut bytes) else { return };
         let mut copy = TimerCopy { is_write: false, ..copy };
-        copy.start_ms = start_by_age(now, &copy).0;
+        copy.start_ms = start_of(now.mono.tick_ceil(), &copy).0;
         // The nodes of the other site mean nothing here.
         (copy.replicas, copy.standing.actives) = Default::default();
         copy.standing.list_digest = copy.replicas.digest();
@@ -377,18 +378,6 @@ fn later(copy: &TimerCopy<'_>) -> SiteAnswer {
     let mut bytes = Vec::new();
     PeerMessage::Copy(TimerCopy { is_write: false, ..*copy }).encode(&mut bytes);
     SiteAnswer::Later(bytes.into())
-}
-
-/// The age of a timer, as [`Shard::fetched`] tells it.
-fn age_of(now: Now, copy: &TimerCopy<'_>) -> u64 {
-    let spread_ms = copy.body.map_or(0, |body| spread_ms(copy.standing.id, body.content));
-    (now.mono.tick_floor().0 + spread_ms).saturating_sub(copy.start_ms)
-}
-
-/// The start of a timer whose copy has its age.
-fn start_by_age(now: Now, copy: &TimerCopy<'_>) -> Tick {
-    let spread_ms = copy.body.map_or(0, |body| spread_ms(copy.standing.id, body.content));
-    Tick((now.mono.tick_ceil().0 + spread_ms).saturating_sub(copy.start_ms))
 }
 
 /// Whether the turn of this site to make a pop that is due at `due` has come, or is near.

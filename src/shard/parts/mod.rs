@@ -2,6 +2,7 @@
 //! methods and bounds that need nothing else. No part knows the shard or its rules. The rules stand
 //! in the files of `shard/`, most of them under the name of their part.
 
+pub(super) mod ages;
 pub(super) mod calendars;
 pub(super) mod collect;
 pub(super) mod count;
