@@ -77,6 +77,30 @@ fn orders_about_other_destinations_cost_no_moment() {
     assert_eq!(cluster.pops.len(), 5, "{:?}", cluster.pops);
 }
 
+/// The moment that a pop waited for comes when nobody waits any more. It is not there for the next
+/// pop, beside that one's own.
+#[test]
+fn a_moment_that_passes_unused_after_an_order_is_left_unused() {
+    let mut cluster = alone(1, (1, 1), RATE_1);
+    let waiting = cluster.create(0, (1, 1), 1);
+    cluster.pass_to(1_200);
+    assert_eq!(cluster.pops.len(), 1);
+    cluster.ask(0, Request::Delete(target(waiting, 1)));
+    let former = cluster.shard(0).records.hosts().destinations();
+    let rules = [("a:80".to_owned(), PAUSED), ("host:80".to_owned(), RATE_1)];
+    set_table(&mut cluster, 0, Arc::new(DestinationTable::new(rules, &former)));
+    cluster.pass_to(10_000);
+    let before = cluster.pops.len();
+    assert_eq!(before, 1, "the other one was deleted");
+    cluster.create(0, (1, 1), 1);
+    cluster.pass_to(10_200);
+    cluster.create(0, (1, 1), 1);
+    cluster.pass_to(11_900);
+    assert_eq!(cluster.pops.len() - before, 1, "a second one within a second");
+    cluster.pass_to(12_100);
+    assert_eq!(cluster.pops.len() - before, 2);
+}
+
 #[test]
 fn a_rule_holds_for_all_spellings_of_a_host_together() {
     let mut cluster = Cluster::new(1, true);

@@ -195,7 +195,7 @@ impl Shard {
         if !is_listed(&self.records, now, record, filter, &mut 0) {
             return false;
         }
-        let is_first = self.records.is_first(&self.peers, record);
+        let is_first = self.records.is_first_of_site(&self.peers, record);
         let Some(state) = listed_state(record.state) else { return false };
         // Every holder of a dead letter knows that it is one.
         if filter.states != STATES_ALL && !is_first && state != ListedState::Parked {

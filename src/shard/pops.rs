@@ -125,7 +125,7 @@ impl Shard {
                 self.attempt(now, slot, &record, host, outbox);
             }
             Some(host) if !is_in_trouble => self.wait_at_host(slot, host),
-            Some(_) if may_start || !takes_one => self.back_off(tick, slot, &record, None),
+            Some(_) if may_start || !takes_one => self.back_off(now, slot, &record, None),
             _ => self.put_off(tick, slot, &record),
         }
     }
@@ -513,9 +513,9 @@ impl Shard {
             Some(policy) if Self::is_exhausted(&policy, &record) => {
                 self.give_up(now, slot, GivenUp::Attempts, outbox);
             }
-            Some(_) => self.back_off(tick, slot, &record, Some(pause_ms)),
+            Some(_) => self.back_off(now, slot, &record, Some(pause_ms)),
             None if self.has_backup(&record) => self.hand_over(tick, slot),
-            None => self.back_off(tick, slot, &record, Some(0)),
+            None => self.back_off(now, slot, &record, Some(0)),
         }
     }
 
@@ -564,7 +564,8 @@ impl Shard {
     /// - For a host in trouble the pause lasts until the next probe at least.
     /// - The pause is spread by the id, so that a herd does not come back as one.
     /// - No pause goes beyond the moment of giving up.
-    fn back_off(&mut self, tick: Tick, slot: Slot, record: &Record, asked_ms: Option<u64>) {
+    fn back_off(&mut self, now: Now, slot: Slot, record: &Record, asked_ms: Option<u64>) {
+        let tick = now.mono.tick_floor();
         let limits = &self.config.callbacks;
         let doublings = u32::from(record.attempts.saturating_sub(1)).min(16);
         let policy = self.policy_of(record).map(|policy| match asked_ms {
@@ -586,7 +587,9 @@ impl Shard {
         let stretch_ms = policy.map_or(pause_ms / 2, |(_, stretch_ms)| stretch_ms);
         let spread_ms = mix(record.id.0 ^ tick.0) % (stretch_ms + 1);
         let give_up_at = self.give_up_at(record);
-        let again = (tick + pause_ms + spread_ms).min(give_up_at).max(tick + 1);
+        // A pause that was asked for is no shorter by a part of a millisecond.
+        let from = if policy.is_some() { now.mono.tick_ceil() } else { tick };
+        let again = (from + pause_ms + spread_ms).min(give_up_at).max(tick + 1);
         self.records.transition(slot, Next::BackingOff(again));
     }
 

@@ -72,12 +72,15 @@ impl Shard {
         let factor = target.factor.unwrap_or(crate::base::limits::REPLICATION_FACTOR_MAX as u8);
         let plan = self.plan_known(target, factor, held.as_ref());
         let own = self.peers.own();
+        let members = self.peers.view.connected_nodes();
         let listed = self.peers.view.peers_of(&plan.placement.replicas);
         // The last to be asked are all peers that are not dead: stand-ins may have the timer that
         // have not handed it over yet.
-        let others = self.peers.view.connected_nodes().minus(self.peers.dead());
+        let others = members.minus(self.peers.dead());
         let others = others.minus(self.peers.http());
-        let mut left = listed.union(plan.extras).union(others).without(own);
+        // A node that has left tells nothing any more.
+        let concerned = listed.union(plan.extras).intersection(members);
+        let mut left = concerned.union(others).without(own);
         // What only a dead node knows does not hold up writes, with or without a condition.
         let is_write = matches!(from, Reader::Condition(_));
         if is_write || slot.is_some_and(|slot| self.is_unheard(slot, target.id)) {

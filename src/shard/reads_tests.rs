@@ -170,6 +170,29 @@ fn a_tombstone_of_a_former_holder_does_not_hide_a_timer_that_was_written_anew() 
     cluster.audit();
 }
 
+/// Tombstones do not move, and go on naming the node that has left.
+#[test]
+fn what_ended_before_a_node_left_is_not_found_when_it_has_left() {
+    let mut cluster = Cluster::new(3, true);
+    for id in IDS.map(TimerId) {
+        cluster.put(id.0 as usize % 3, id, (600, 600), 2);
+        delete(&mut cluster, id.0 as usize % 3, id);
+    }
+    cluster.kill(2);
+    for node in 0..2 {
+        let former = cluster.nodes[node].view.clone();
+        let view = cluster.view_of(node, 2, Some(&former));
+        cluster.nodes[node].view = view.clone();
+        cluster.handle(node, Event::View(view));
+    }
+    for id in IDS.map(TimerId) {
+        for node in 0..2 {
+            let answer = cluster.ask(node, Request::Read(target(id, 2)));
+            assert!(matches!(answer, Answer::NotFound), "{id:?} at node {node}: {answer:?}");
+        }
+    }
+}
+
 /// A stand-in has a timer's copy. The node that takes a write of the timer knows the right nodes
 /// alone.
 #[test]

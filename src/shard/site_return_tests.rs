@@ -26,6 +26,14 @@ fn definition(content: &[u8]) -> Definition<'_> {
     }
 }
 
+/// The content of a timer with a policy.
+fn trying(retry: RetryPolicy) -> Vec<u8> {
+    let (mut encoded, mut content) = (Vec::new(), Vec::new());
+    Attributes { retry: Some(retry), ..Attributes::default() }.write(&mut encoded);
+    encode_with_attributes("/pop", &[], (&encoded, b"opaque"), &mut content);
+    content
+}
+
 /// What came due meanwhile was popped, deleted or replaced by the other site.
 #[test]
 fn a_site_that_was_away_pops_nothing_of_what_ended_meanwhile() {
@@ -172,10 +180,7 @@ fn a_site_that_was_away_takes_dead_letters_with_all_of_their_time() {
         multiplier_milli: 1_000,
         jitter_milli: 0,
     };
-    let (mut encoded, mut content) = (Vec::new(), Vec::new());
-    Attributes { retry: Some(retry), ..Attributes::default() }.write(&mut encoded);
-    encode_with_attributes("/pop", &[], (&encoded, b"opaque"), &mut content);
-    let id = sites.create_with(0, (5, 5), 2, &content);
+    let id = sites.create_with(0, (5, 5), 2, &trying(retry));
     sites.run_until(2);
     leave(&mut sites, &[0, 1]);
     sites.run_until(30);
@@ -195,5 +200,41 @@ fn a_site_that_was_away_takes_dead_letters_with_all_of_their_time() {
         assert_eq!(state, State::Parked, "at node {node}");
         assert!(start.0.abs_diff(letter.1.0) <= 2_000, "at node {node}: {start:?} {letter:?}");
     }
+    sites.audit();
+}
+
+/// The other site tries a pop by its policy when the first site is back. The first one leaves the
+/// pop to it, and it goes on.
+#[test]
+fn a_site_that_is_back_leaves_a_pop_to_the_site_that_tries_it() {
+    let mut sites = Sites::new();
+    sites.outcome = |_, _| CallbackOutcome::Rejected;
+    sites.run_until(1);
+    let retry = RetryPolicy {
+        max_attempts: 100,
+        max_age_ms: 600_000,
+        initial_ms: 2_000,
+        max_ms: 2_000,
+        multiplier_milli: 1_000,
+        jitter_milli: 0,
+    };
+    let id = sites.create_with(0, (5, 5), 2, &trying(retry));
+    sites.run_until(2);
+    leave(&mut sites, &[0, 1]);
+    sites.run_until(20);
+    come_back(&mut sites);
+    sites.run_until(40);
+    let times: Vec<u64> = sites.pops.iter().map(|pop| pop.0).filter(|at| *at > 15_000).collect();
+    let longest = times.windows(2).map(|pair| pair[1] - pair[0]).max();
+    assert!(longest.is_some_and(|ms| ms <= 4_000), "{:?}", sites.pops);
+    assert!(sites.pops.iter().all(|pop| pop.1 >= 2), "by one site: {:?}", sites.pops);
+    sites.outcome = |_, _| CallbackOutcome::Delivered;
+    sites.run_until(45);
+    let last = *sites.pops.last().expect("many");
+    assert!(last.0 > 40_000, "{last:?}");
+    let pops = sites.pops.len();
+    sites.run_until(90);
+    assert_eq!(sites.pops.len(), pops, "{:?}", sites.pops);
+    assert!(sites.holders(id).is_empty());
     sites.audit();
 }

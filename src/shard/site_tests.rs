@@ -10,6 +10,7 @@ use super::effects::{
     Refusal, Request, Target, Ticket, ToPeer,
 };
 use super::harness_tests::{FROM, START_MS, config, tell};
+use super::records::Record;
 use crate::base::ids::{PeerIndex, TimerId};
 use crate::base::ranked::Replicas;
 use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
@@ -662,6 +663,28 @@ fn a_pop_that_another_site_made_before_it_heard_of_a_pause_stays_made() {
 }
 
 /// A node of the second site is told of a delete, and dies before its disk has that.
+/// Lists by state are answered by the first holder of each site: it knows best what the timer does.
+#[test]
+fn every_site_lists_a_timer_by_its_state_once() {
+    let mut sites = Sites::new();
+    sites.run_until(1);
+    let id = sites.create(0, (30, 30), 2);
+    sites.run_until(2);
+    let firsts = |sites: &Sites, is_first: fn(&Shard, &Record) -> bool| -> Vec<usize> {
+        let holders = sites.holders(id).into_iter();
+        let is_it = |node: &usize| {
+            let shard = &sites.shards[*node];
+            is_first(shard, shard.records.get(shard.find(id).expect("held")))
+        };
+        holders.filter(is_it).map(|node| node / 2).collect()
+    };
+    let lists =
+        firsts(&sites, |shard, record| shard.records.is_first_of_site(&shard.peers, record));
+    assert_eq!(lists, [0, 1]);
+    let pops = firsts(&sites, |shard, record| shard.records.is_first(&shard.peers, record));
+    assert_eq!(pops, [0], "and one counts it");
+}
+
 #[test]
 fn a_site_that_tells_of_a_timer_that_has_ended_is_told_the_end() {
     let mut sites = Sites::new();

@@ -245,14 +245,24 @@ impl Shard {
         match record.state {
             State::InFlight => true,
             State::Ready => due <= now.mono.tick_floor(),
-            // A site asks those before it again when its own turn comes, if it reaches them.
+            // A site asks those before it again when its own turn comes, if it reaches them. One
+            // that was told that the asker is at the pop leaves it to the asker.
             State::Armed | State::BackingOff => {
                 self.keeps_pop(now.mono.tick_floor(), &record)
                     || is_turn(now, due, placement)
+                        && !self.is_left_to(&record, asker)
                         && (is_before(placement, asker, self.local_site()) || !self.reaches(asker))
             }
             State::HandedOver | State::Paused | State::Parked | State::Tombstone => false,
         }
+    }
+
+    /// Whether another site has said, in answer to a question of this core, that it makes a pop.
+    fn is_left_to(&self, record: &Record, site: SiteHash) -> bool {
+        let question = self.questions.open.get(&record.id.0);
+        let question = question.filter(|question| question.key == record.key());
+        let peer = self.peers.view.peer_of_site(site);
+        peer.zip(question).is_some_and(|(peer, question)| question.ahead.contains(peer))
     }
 
     /// The other ranks of this site, as far as they may be at a pop and can be asked.

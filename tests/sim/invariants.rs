@@ -264,7 +264,8 @@ impl Model {
                 write.failed_at = tick;
                 if let Some(policy) = policy {
                     let (least_ms, most_ms) = pause_ms(&policy, write.failed, outcome, now);
-                    (write.not_before, write.again_by) = (tick + least_ms, tick + most_ms);
+                    let from = now.mono.tick_ceil().0;
+                    (write.not_before, write.again_by) = (from + least_ms, from + most_ms);
                     let is_last = write.failed >= policy.max_attempts.into();
                     if is_last && is_doubtful {
                         tally.given_up_max += 1;

@@ -67,8 +67,13 @@ impl Hosts {
             let Some(at) = self.flows.table.place(&before.name) else { continue };
             let rate = self.flows.table.all().get(at).and_then(|one| one.rule.per_1000_s);
             if rate == before.rule.per_1000_s && !is_planted(Bug::OrderCostsMoments) {
-                let entry = self.flows.get(FlowId::of(at));
+                let id = FlowId::of(at);
+                let entry = self.flows.get(id);
                 (entry.moment, entry.come_at) = (flow.moment, flow.come_at);
+                if let (Some(moment), None) = (flow.moment, flow.come_at) {
+                    // Who does not see it come takes it for one that has just come.
+                    self.flows.wake_at(id, moment.tick_ceil());
+                }
             }
         }
     }

@@ -80,6 +80,11 @@ impl Records {
         }
     }
 
+    /// Whether this node is the first of the nodes of its site that hold a timer and live.
+    pub fn is_first_of_site(&self, peers: &Peers, record: &Record) -> bool {
+        is_first_of_site(peers, self.placements.get(record.placement))
+    }
+
     /// Whether this node is the first to pop of the nodes that hold a timer and live.
     pub fn is_first(&self, peers: &Peers, record: &Record) -> bool {
         pops_first(peers, self.placements.get(record.placement))
@@ -94,10 +99,18 @@ impl Records {
     }
 }
 
-/// Whether this node is the first to pop of the nodes that are not dead: it has the lowest rank
-/// that acts, of the first site that lives. Where no acting rank lives, the lowest rank that holds
-/// the timer is the first.
+/// Whether this node is the first to pop of the nodes that are not dead: the first of the first
+/// site that lives.
 pub(super) fn pops_first(peers: &Peers, placement: &Placement) -> bool {
+    let view = &peers.view;
+    let ahead = &placement.sites.as_slice()[..usize::from(placement.sites_ahead)];
+    let is_gone = |site| view.peer_of_site(site).is_none_or(|peer| peers.dead().contains(peer));
+    is_first_of_site(peers, placement) && ahead.iter().copied().all(is_gone)
+}
+
+/// Whether this node is the first of its site: it has the lowest rank that acts and lives. Where no
+/// acting rank lives, the lowest rank that holds the timer is the first.
+fn is_first_of_site(peers: &Peers, placement: &Placement) -> bool {
     let view = &peers.view;
     let lives = |rank: &u32| {
         let node = placement.replicas.as_slice()[*rank as usize];
@@ -106,9 +119,7 @@ pub(super) fn pops_first(peers: &Peers, placement: &Placement) -> bool {
     let ranks = || (0..u32::from(placement.replicas.len())).filter(lives);
     let acts = |rank: &u32| placement.actives >> rank & 1 == 1;
     let first = ranks().find(acts).or_else(|| ranks().next());
-    let ahead = &placement.sites.as_slice()[..usize::from(placement.sites_ahead)];
-    let is_gone = |site| view.peer_of_site(site).is_none_or(|peer| peers.dead().contains(peer));
-    placement.own.map(u32::from) == first && first.is_some() && ahead.iter().copied().all(is_gone)
+    placement.own.map(u32::from) == first && first.is_some()
 }
 
 #[cfg(test)]
