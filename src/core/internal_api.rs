@@ -7,11 +7,13 @@ use httparse::{Header, Request as HttpRequest, Status};
 
 use crate::base::ids::NodeHash;
 use crate::base::limits::HEADERS_MAX;
+use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::{Replicas, Sites};
 use crate::base::time::Now;
 use crate::cluster::murmur3::x86_32;
 use crate::cluster::view::{PeerKind, View, site_hash};
 use crate::timer::admission::{Told, start_of, start_wall_of};
+use crate::timer::naming::{is_digest, may_be_of_key};
 use crate::timer::version::Version;
 use crate::wire::internal_json::InternalPart;
 use crate::wire::peer_message::{Standing, TimerCopy};
@@ -131,7 +133,13 @@ pub fn copy_of<'a>(
         sites,
         start_ms: start_of(part, now).0,
         interval_ms: told.interval_ms,
-        repeat_for_ms: told.repeat_for_ms,
+        repeat_for_ms: match told.body {
+            // What an original says there would be taken for the digest of another body.
+            None if may_be_of_key(named.id) && !is_planted(Bug::KeyOfSiteNotTold) => {
+                part.once.filter(|once| is_digest(*once)).unwrap_or(0)
+            }
+            _ => told.repeat_for_ms,
+        },
         body: told.body,
     }
 }
@@ -208,6 +216,7 @@ mod tests {
             actives: Some(0xffff),
             owner: None,
             content: None,
+            once: None,
             tags_dropped: 0,
         };
         let told = Told { interval_ms: 1, repeat_for_ms: 2, body: None };

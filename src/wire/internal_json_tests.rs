@@ -41,6 +41,7 @@ fn watched() -> InternalTimer<'static> {
         actives: None,
         owner: None,
         content: None,
+        once: None,
     }
 }
 
@@ -86,6 +87,7 @@ fn what_an_original_node_sends() {
             actives: None,
             owner: None,
             content: None,
+            once: None,
             tags_dropped: 0,
         };
         assert_eq!(document.internal, Some(expected));
