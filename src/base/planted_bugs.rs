@@ -252,8 +252,8 @@ pub enum Bug {
     /// A node that has left its cluster takes what another site tells, and says that it is that
     /// site.
     LeftNodeSpeaksForSite = 198,
-    /// Another site is not told the digest of the body that came with the key of an ended timer, and
-    /// takes what stands in its place for it.
+    /// Another site is not told the digest of the body that came with the key of an ended timer,
+    /// and takes what stands in its place for it.
     KeyOfSiteNotTold = 199,
     /// A node that has said that it is full counts as full, although a peer tells that it holds the
     /// timer.

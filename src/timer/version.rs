@@ -291,8 +291,8 @@ mod tests {
     }
 
     /// Sites tell their wall clocks as these show, not as they count, and learn each other's
-    /// versions. So they do not drive each other on: no version is later than the latest wall clock,
-    /// and a clock that is set right takes the others along.
+    /// versions. So they do not drive each other on: no version is later than the latest wall
+    /// clock, and a clock that is set right takes the others along.
     #[test]
     fn sites_that_follow_each_other_do_not_rise_without_end() {
         for wrong_ms in [30_000, 100_000, 3_600_000] {

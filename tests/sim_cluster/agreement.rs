@@ -175,9 +175,9 @@ impl World {
         Ok(())
     }
 
-    /// How far ahead of the world's the clocks of the other site are by what a node knows of them: it
-    /// goes by what it has heard last, also in a cut, and nodes that can talk hear each other within
-    /// seconds.
+    /// How far ahead of the world's the clocks of the other site are by what a node knows of them.
+    /// It goes by what it has heard last, also in a cut, and nodes that can talk hear each other
+    /// within seconds.
     fn known_ahead_ms(&self, node: usize, sent_ns: u64) -> i64 {
         let Some(sites) = self.options.sites else { return 0 };
         let from_ns = sent_ns.saturating_sub(RECOVERY_NS);
@@ -186,8 +186,9 @@ impl World {
         others.map(|other| self.nodes[other].clocks.most_ahead_ms(heard_ns)).max().unwrap_or(0)
     }
 
-    /// Checks V1: a new timer's version tells the time, as long as its node's clock is right, or the
-    /// time of the other site, if that is later. No clock has learnt from a wrong clock of its site.
+    /// Checks V1: a new timer's version tells the time, as long as its node's clock is right, or
+    /// the time of the other site, if that is later. No clock has learnt from a wrong clock of its
+    /// site.
     fn is_of_its_time(&self, name: usize) -> Checked {
         let (write, asked) = (&self.model.writes[&name], &self.asked[&name]);
         let is_right = self.nodes[asked.node].clocks.is_right_since(write.sent_ns);

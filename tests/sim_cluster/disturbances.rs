@@ -151,8 +151,8 @@ impl Disturbances {
         self.sites
     }
 
-    /// Reports whether nothing was wrong with two nodes and between them for so long between the two
-    /// times.
+    /// Reports whether nothing was wrong with two nodes and between them for so long between the
+    /// two times.
     pub fn could_talk(
         &self,
         (one, other): (usize, usize),

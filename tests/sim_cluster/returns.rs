@@ -48,8 +48,8 @@ impl Model {
         Ok(())
     }
 
-    /// Reports whether one site has not been able to tell the other since a moment what a node of it
-    /// did by then: they were cut off, and then the site died.
+    /// Reports whether one site has not been able to tell the other since a moment what a node of
+    /// it did by then: they were cut off, and then the site died.
     pub fn is_untold(&self, (by, done_ns): (CoreAt, u64), to: CoreAt, now_ns: u64) -> bool {
         self.disturbances.never_talked((by.node, to.node), (done_ns, now_ns), self.talk_ns)
     }
