@@ -248,6 +248,7 @@ fn check_rewritten(document: &AnyDocument<'_>) {
             actives: again.actives,
             owner: again.owner,
             content: again.content,
+            once: again.once,
             ..rewritten
         },
         &mut second,
