@@ -252,6 +252,14 @@ pub enum Bug {
     /// A node that has left its cluster takes what another site tells, and says that it is that
     /// site.
     LeftNodeSpeaksForSite = 198,
+    /// Another site is not told the digest of the body that came with the key of an ended timer,
+    /// and takes what stands in its place for it.
+    KeyOfSiteNotTold = 199,
+    /// A node that has said that it is full counts as full, although a peer tells that it holds the
+    /// timer.
+    FullNodeStaysFull = 200,
+    /// A node to which a timer is about to move tells those that act for it of no write.
+    MovingTimerLeftToActing = 201,
 }
 
 impl Bug {
@@ -359,7 +367,7 @@ impl Bug {
     ];
 
     /// The bugs that few seeds find. The simulator of a cluster is given a seed for each.
-    pub const RARE: [Bug; 19] = [
+    pub const RARE: [Bug; 22] = [
         Bug::SilentRankDelaysEachPop,
         Bug::StandInOfSuspectStays,
         Bug::NewHolderTellsNoFormerOnes,
@@ -379,6 +387,9 @@ impl Bug {
         Bug::EndOfSiteHeldFromStart,
         Bug::WriteMadeAgainRepeatsPops,
         Bug::LeftNodeSpeaksForSite,
+        Bug::KeyOfSiteNotTold,
+        Bug::FullNodeStaysFull,
+        Bug::MovingTimerLeftToActing,
     ];
 
     /// The bugs of the timestamp service. The simulator of that service must find each.

@@ -7,11 +7,13 @@ use httparse::{Header, Request as HttpRequest, Status};
 
 use crate::base::ids::NodeHash;
 use crate::base::limits::HEADERS_MAX;
+use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::{Replicas, Sites};
 use crate::base::time::Now;
 use crate::cluster::murmur3::x86_32;
 use crate::cluster::view::{PeerKind, View, site_hash};
 use crate::timer::admission::{Told, start_of, start_wall_of};
+use crate::timer::naming::{is_digest, may_be_of_key};
 use crate::timer::version::Version;
 use crate::wire::internal_json::InternalPart;
 use crate::wire::peer_message::{Standing, TimerCopy};
@@ -131,7 +133,13 @@ pub fn copy_of<'a>(
         sites,
         start_ms: start_of(part, now).0,
         interval_ms: told.interval_ms,
-        repeat_for_ms: told.repeat_for_ms,
+        repeat_for_ms: match told.body {
+            // What an original says there would be taken for the digest of another body.
+            None if may_be_of_key(named.id) && !is_planted(Bug::KeyOfSiteNotTold) => {
+                part.once.filter(|once| is_digest(*once)).unwrap_or(0)
+            }
+            _ => told.repeat_for_ms,
+        },
         body: told.body,
     }
 }
@@ -152,7 +160,10 @@ mod tests {
     use std::sync::Arc;
 
     use crate::cluster::view::Membership;
-    use crate::wire::internal_json::Origin;
+    use crate::core::internal_document::with_document;
+    use crate::timer::admission::admit_told;
+    use crate::wire::internal_json::{InternalTimer, Origin, parse_any, write_internal};
+    use crate::wire::timer_json::JsonScratch;
 
     fn view(nodes: &[&str]) -> Arc<View> {
         let membership = Membership {
@@ -208,6 +219,7 @@ mod tests {
             actives: Some(0xffff),
             owner: None,
             content: None,
+            once: None,
             tags_dropped: 0,
         };
         let told = Told { interval_ms: 1, repeat_for_ms: 2, body: None };
@@ -233,5 +245,42 @@ mod tests {
         };
         let copy = copy_of(Now::default(), &view, named, None, &part, told);
         assert_eq!((copy.replicas.len(), copy.sites.len(), copy.factor), (0, 2, 2));
+    }
+    /// The end of a timer has the digest of the body that came with its key, or none: what stands
+    /// in the place of the repeat-for is not taken for it.
+    #[test]
+    fn the_end_of_a_keyed_timer_keeps_its_digest_between_sites() {
+        let view = view(&["10.0.0.1:7253", "10.0.0.2:7253"]);
+        let (keyed, chosen) = (TimerId(0xf << 60 | 7), TimerId(7));
+        let ended = TimerCopy {
+            standing: Standing { id: keyed, version: 9, sequence: 1, actives: 1, list_digest: 0 },
+            is_write: false,
+            replicas: Ranked::new(),
+            factor: 1,
+            sites: Sites::new(),
+            start_ms: 0,
+            interval_ms: 86_400_000,
+            repeat_for_ms: 12_345,
+            body: None,
+        };
+        let told = |copy: &TimerCopy<'_>, id: TimerId, has_once: bool| {
+            let mut bytes = Vec::new();
+            with_document(Now::default(), &view, copy, (&[], None), |timer| {
+                let once = timer.once.filter(|_| has_once);
+                write_internal(&InternalTimer { once, ..*timer }, &mut bytes);
+            });
+            let scratch = &mut JsonScratch::default();
+            let document = parse_any(&mut bytes, scratch).expect("written here");
+            let part = document.internal.expect("from a node");
+            let mut content = Vec::new();
+            let told = admit_told(&document.timer, &mut content).expect("good");
+            let named = PublicId { id, factor: None, filter: None };
+            copy_of(Now::default(), &view, named, None, &part, told).repeat_for_ms
+        };
+        assert_eq!(told(&ended, keyed, true), 12_345);
+        assert_eq!(told(&ended, keyed, false), 0, "an original, or an older version");
+        let other = Standing { id: chosen, ..ended.standing };
+        let other = TimerCopy { standing: other, ..ended };
+        assert_eq!(told(&other, chosen, true), 2 * 86_400_000);
     }
 }

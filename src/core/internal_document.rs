@@ -9,6 +9,7 @@ use crate::base::ids::NodeHash;
 use crate::base::time::Now;
 use crate::cluster::view::View;
 use crate::timer::definition::Content;
+use crate::timer::naming::{is_digest, may_be_of_key};
 use crate::wire::internal_json::{InternalCallback, InternalTimer};
 use crate::wire::peer_message::TimerCopy;
 use crate::wire::timer_json::Tags;
@@ -72,5 +73,8 @@ pub(crate) fn with_document(
         actives: Some(copy.standing.actives),
         owner: content.and_then(|(_, content)| content.owner()),
         content: whole.as_deref(),
+        once: Some(copy.repeat_for_ms).filter(|digest| {
+            copy.body.is_none() && may_be_of_key(copy.standing.id) && is_digest(*digest)
+        }),
     });
 }

@@ -215,7 +215,14 @@ impl Shard {
             self.unite(slot, standing.actives);
             return PeerResult::Held;
         }
-        for list in self.preferred_lists(&held) {
+        // A list that names nodes that are believed full here is told by its digest, too.
+        let factor = self.records.placement_of(&held).factor;
+        let whole = self.peers.view.place(held.id, factor, self.peers.not_dead());
+        let acting = match whole.digest() == standing.list_digest {
+            true => self.peers_at(&whole, standing.actives),
+            false => PeerSet::EMPTY,
+        };
+        for list in self.preferred_lists(&held, acting) {
             if replicas == list {
                 break;
             }
@@ -301,6 +308,8 @@ impl Shard {
         let known = held.as_ref().zip(copy.body);
         let plan = known.and_then(|(it, body)| self.with_later_plan(it, key.version, body.content));
         held.iter().for_each(|held| self.note_pops_made(held));
+        let replaced = held.filter(|held| held.version != key.version);
+        let acting = replaced.map_or(PeerSet::EMPTY, |held| self.acting_meanwhile(&held));
         if self.take_copy(now, teller, key, copy, held.as_ref(), outbox).is_err() {
             return self.refuse_for_room(now, copy.standing.id, outbox);
         }
@@ -309,6 +318,7 @@ impl Shard {
             (Some(slot), ..) => self.tell_more(slot, (key, &copy.standing), teller, outbox),
             (None, ..) => {}
         }
+        found.into_iter().for_each(|slot| self.tell(slot, acting, true, outbox));
         if self.has_left_to_others(copy) { PeerResult::Otherwise } else { PeerResult::Held }
     }
 
@@ -611,7 +621,8 @@ impl Shard {
         if former == copy.replicas {
             return self.unite(slot, copy.standing.actives);
         }
-        let lists = self.preferred_lists(&held);
+        let acting = self.peers_at(&copy.replicas, copy.standing.actives);
+        let lists = self.preferred_lists(&held, acting);
         let place = |list| lists.iter().position(|preferred| *preferred == list).unwrap_or(2);
         if place(copy.replicas) < place(former) {
             self.take_list(tick, slot, copy.replicas, copy.standing.actives);
@@ -636,12 +647,39 @@ impl Shard {
     /// The lists that two copies at one key agree on, in the order of preference: first the list of
     /// live nodes, then the list of right nodes. While no right node is dead, the two are the same.
     /// If a right node preferred its own list while another right node is dead, this node and the
-    /// stand-in of the dead one would each pop for itself.
-    fn preferred_lists(&self, held: &Record) -> [Replicas; 2] {
+    /// stand-in of the dead one would each pop for itself. A node of `acting` holds the timer, by
+    /// what the peer says: it has had room, whatever it said to this node before.
+    fn preferred_lists(&self, held: &Record, acting: PeerSet) -> [Replicas; 2] {
         let factor = self.records.placement_of(held).factor;
-        let able = self.peers.not_dead().minus(self.full());
+        let acting = if is_planted(Bug::FullNodeStaysFull) { PeerSet::EMPTY } else { acting };
+        let full = self.full().minus(acting.without(self.peers.own()));
+        let able = self.peers.not_dead().minus(full);
         let live = self.peers.view.place(held.id, factor, able);
         [live, self.configured(held)]
+    }
+
+    /// The nodes of these ranks of a list.
+    fn peers_at(&self, list: &Replicas, ranks: u16) -> PeerSet {
+        let nodes = list.as_slice().iter().enumerate();
+        let nodes = nodes.filter(|(rank, _)| ranks >> rank & 1 == 1);
+        let peers = nodes.filter_map(|(_, node)| self.peers.view.peer_of(*node));
+        peers.fold(PeerSet::EMPTY, PeerSet::with)
+    }
+
+    /// The nodes that act for those of a timer's list that hold it and do not act yet, this node
+    /// among them: the timer moves with its next pop, which may be long in coming. These nodes are
+    /// not on the list that a write has, and would go on with what it replaces.
+    pub(super) fn acting_meanwhile(&self, held: &Record) -> PeerSet {
+        let placement = self.records.placement_of(held);
+        let idle = placement.replicas.all_ranks() & !placement.actives;
+        let is_idle = held.is_live() && placement.own.is_some_and(|own| idle >> own & 1 == 1);
+        if !is_idle || is_planted(Bug::MovingTimerLeftToActing) {
+            return PeerSet::EMPTY;
+        }
+        let idle = self.peers_at(&placement.replicas, idle);
+        let view = &self.peers.view;
+        let members = self.peers.not_dead().minus(idle);
+        view.peers_of(&view.place(held.id, placement.factor, members)).without(self.peers.own())
     }
 
     /// Whether a move to a list is under way: a live rank of the list does not act yet. Until the

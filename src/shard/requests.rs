@@ -346,6 +346,7 @@ impl Shard {
             extras = extras.union(view.matching(filter).intersection(view.connected_nodes()));
         }
         if let Some(held) = held {
+            extras = extras.union(self.acting_meanwhile(held));
             let held = self.records.placement_of(held);
             extras = extras.union(view.peers_of(&held.replicas));
             plan = self.of_sites(plan, &held.sites);

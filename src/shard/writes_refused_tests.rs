@@ -2,6 +2,7 @@
 
 use crate::base::ids::TimerId;
 use crate::base::limits::Acknowledge;
+use crate::base::time::Tick;
 use crate::shard::effects::{Answer, Event, Refusal, Request, Target};
 use crate::shard::harness_tests::{Cluster, FROM, content, definition};
 use crate::timer::definition::encode_content;
@@ -69,6 +70,22 @@ fn timers_go_where_they_belong_when_there_is_room_again() {
     cluster.run_until(110);
     assert_eq!(cluster.pops.len(), 30);
     cluster.audit();
+}
+
+/// The holders do not find out at one moment that a full node has room again. The one that still
+/// believes it full believes the other one, and does not pop by a list of its own.
+#[test]
+fn a_node_that_was_full_is_on_the_list_again_for_all_at_once() {
+    for late in [0, 1] {
+        let mut cluster = with_full(3, 2);
+        let ids: Vec<TimerId> = (0..30).map(|at| cluster.create(at % 2, (30, 90), 2)).collect();
+        set_room(&mut cluster, 2, 1_000);
+        let full = cluster.peer(late, 2).expect("a member");
+        cluster.shard(late).peers.note_full(full, Tick(u64::MAX / 2));
+        cluster.run_until(100);
+        assert_eq!(cluster.pops.len(), ids.len() * 3, "each pop once");
+        cluster.audit();
+    }
 }
 
 #[test]

@@ -242,6 +242,7 @@ mod tests {
             actives: None,
             owner: None,
             content: None,
+            once: None,
             tags_dropped: 0,
         };
         let wall = WallMs((7 << 32) + 1_000);
@@ -289,6 +290,7 @@ mod tests {
             actives: None,
             owner: None,
             content: None,
+            once: None,
             tags_dropped: 0,
         };
         let start_ms = (9 << 32) + 40;

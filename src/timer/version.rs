@@ -290,6 +290,38 @@ mod tests {
         assert_eq!(right.assign(near, None).wall(), near, "what clocks differ by is not followed");
     }
 
+    /// Sites tell their wall clocks as these show, not as they count, and learn each other's
+    /// versions. So they do not drive each other on: no version is later than the latest wall
+    /// clock, and a clock that is set right takes the others along.
+    #[test]
+    fn sites_that_follow_each_other_do_not_rise_without_end() {
+        for wrong_ms in [30_000, 100_000, 3_600_000] {
+            let mut clocks = [clock(1), clock(2), clock(3)];
+            let mut highest = 0;
+            for round in 0..6_000 {
+                let now_ms = 1_000_000 + round * 100;
+                let is_wrong = (1_000..3_000).contains(&round);
+                let walls = [0, 400, if is_wrong { wrong_ms } else { 0 }].map(|ms| now_ms + ms);
+                let latest = walls[1].max(walls[2]);
+                for at in [0, 1, 2] {
+                    clocks[at].follow(latest - walls[at]);
+                    let version = clocks[at].assign(WallMs(walls[at]), None);
+                    let most = if is_wrong { latest + 1 } else { highest.max(latest + 1) };
+                    assert!(version.wall().0 <= most, "{wrong_ms} {round} {at}");
+                    for other in [0, 1, 2] {
+                        clocks[other].observe(WallMs(walls[other]), version);
+                    }
+                }
+                if is_wrong {
+                    highest = latest + 1;
+                } else if wrong_ms > 60_000 {
+                    // What is beyond `skew_max_ms` is forgotten at once.
+                    highest = 0;
+                }
+            }
+        }
+    }
+
     #[test]
     fn every_version_that_is_held_can_be_superseded() {
         let last = Version(Version::of_start(WallMs(Version::WALL_MAX.0 + 1)).0 - 1);

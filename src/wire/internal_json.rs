@@ -9,7 +9,8 @@
 //!
 //! This service writes more members, which originals ignore:
 //!
-//! - `chronos-version`, `chronos-actives`, `chronos-owner` and `chronos-content` in `reliability`,
+//! - `chronos-version`, `chronos-actives`, `chronos-owner`, `chronos-content` and `chronos-once` in
+//!   `reliability`,
 //! - exact milliseconds in `timing`, if a time is not a whole number of seconds. They stand beside
 //!   the whole seconds that an original can read.
 
@@ -86,6 +87,9 @@ pub struct InternalPart<'a> {
     /// `reliability.chronos-content`: base64 of the timer's content (`timer::definition`), if it
     /// has what the other members do not tell.
     pub content: Option<&'a str>,
+    /// `reliability.chronos-once`: of a tombstone whose id a key made, the digest of the body that
+    /// came with the key.
+    pub once: Option<u64>,
     /// How many tags were left out: malformed tags, and tags beyond the sixteenth.
     pub tags_dropped: u32,
 }
@@ -160,6 +164,7 @@ struct Reliability<'a> {
     actives: Option<u16>,
     owner: Option<&'a str>,
     content: Option<&'a str>,
+    once: Option<u64>,
 }
 
 fn read_internal<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<AnyDocument<'a>, DocumentError> {
@@ -201,6 +206,7 @@ fn read_internal<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<AnyDocument<'a>, Doc
         actives: reliability.actives,
         owner: reliability.owner,
         content: reliability.content,
+        once: reliability.once,
         tags_dropped,
     };
     Ok(AnyDocument { timer, internal: Some(internal), unknown: None })
@@ -292,6 +298,7 @@ fn read_reliability<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<Reliability<'a>, 
     const ACTIVES: &str = "reliability.chronos-actives";
     const OWNER: &str = "reliability.chronos-owner";
     const CONTENT: &str = "reliability.chronos-content";
+    const ONCE: &str = "reliability.chronos-once";
     let mut read = Reliability::default();
     for _ in 0..cursor.object("reliability")? {
         match cursor.key() {
@@ -321,6 +328,10 @@ fn read_reliability<'a>(cursor: &mut Cursor<'_, 'a>) -> Result<Reliability<'a>, 
             }
             "chronos-owner" => set_once(&mut read.owner, cursor.string(OWNER)?, OWNER)?,
             "chronos-content" => set_once(&mut read.content, cursor.string(CONTENT)?, CONTENT)?,
+            "chronos-once" => {
+                let once = cursor.number(u64::MAX, ONCE)?;
+                set_once(&mut read.once, once, ONCE)?;
+            }
             _ => cursor.skip(),
         }
     }
@@ -425,6 +436,8 @@ pub struct InternalTimer<'a> {
     pub owner: Option<&'a str>,
     /// Base64 of the content, if it has attributes. Only nodes of this service hold such timers.
     pub content: Option<&'a str>,
+    /// Of a tombstone whose id a key made, the digest of the body that came with the key.
+    pub once: Option<u64>,
 }
 
 /// A callback as the document writes it.
@@ -478,6 +491,10 @@ pub fn write_internal(timer: &InternalTimer<'_>, out: &mut Vec<u8>) {
     if let Some(content) = timer.content {
         out.extend_from_slice(b",\"chronos-content\":");
         write_string(content, out);
+    }
+    if let Some(once) = timer.once {
+        out.extend_from_slice(b",\"chronos-once\":");
+        write_number(once, out);
     }
     out.extend_from_slice(b"},\"statistics\":{\"tag-info\":[");
     for (place, tag) in timer.tags.iter().enumerate() {

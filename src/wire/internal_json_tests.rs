@@ -41,6 +41,7 @@ fn watched() -> InternalTimer<'static> {
         actives: None,
         owner: None,
         content: None,
+        once: None,
     }
 }
 
@@ -86,6 +87,7 @@ fn what_an_original_node_sends() {
             actives: None,
             owner: None,
             content: None,
+            once: None,
             tags_dropped: 0,
         };
         assert_eq!(document.internal, Some(expected));
@@ -135,6 +137,11 @@ fn nothing_is_lost_between_two_of_ours() {
         assert_eq!(part.owner, Some("billing"));
         assert_eq!(part.start_delta_ms, Some(ours.start_delta_ms));
         assert_eq!(part.sequence, SEQUENCE_MAX);
+    });
+    let ended = InternalTimer { callback: None, once: Some((1 << 40) - 1), ..ours };
+    with_document(&written(&ended), |document| {
+        let part = document.internal.expect("from a node");
+        assert_eq!((document.timer.uri, part.once), ("", ended.once));
     });
     // An original reads whole seconds: 2 s, as many times as 1.001 s fit into 60.06 s.
     let for_originals = r#""interval":2,"repeat-for":120,"#;

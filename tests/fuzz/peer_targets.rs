@@ -218,6 +218,7 @@ fn check_rewritten(document: &AnyDocument<'_>) {
         actives: part.actives,
         owner: part.owner,
         content: part.content,
+        once: part.once,
     };
     let (mut first, mut second) = (Vec::new(), Vec::new());
     write_internal(&rewritten, &mut first);
@@ -247,6 +248,7 @@ fn check_rewritten(document: &AnyDocument<'_>) {
             actives: again.actives,
             owner: again.owner,
             content: again.content,
+            once: again.once,
             ..rewritten
         },
         &mut second,

@@ -175,8 +175,20 @@ impl World {
         Ok(())
     }
 
-    /// Checks V1: a new timer's version tells the time, as long as its node's clock is right. No
-    /// clock has learnt from a wrong clock.
+    /// How far ahead of the world's the clocks of the other site are by what a node knows of them.
+    /// It goes by what it has heard last, also in a cut, and nodes that can talk hear each other
+    /// within seconds.
+    fn known_ahead_ms(&self, node: usize, sent_ns: u64) -> i64 {
+        let Some(sites) = self.options.sites else { return 0 };
+        let from_ns = sent_ns.saturating_sub(RECOVERY_NS);
+        let heard_ns = if self.model.is_steady(from_ns, self.now_ns) { from_ns } else { 0 };
+        let others = (0..sites.nodes).filter(|other| sites.site_of(*other) != sites.site_of(node));
+        others.map(|other| self.nodes[other].clocks.most_ahead_ms(heard_ns)).max().unwrap_or(0)
+    }
+
+    /// Checks V1: a new timer's version tells the time, as long as its node's clock is right, or
+    /// the time of the other site, if that is later. No clock has learnt from a wrong clock of its
+    /// site.
     fn is_of_its_time(&self, name: usize) -> Checked {
         let (write, asked) = (&self.model.writes[&name], &self.asked[&name]);
         let is_right = self.nodes[asked.node].clocks.is_right_since(write.sent_ns);
@@ -184,7 +196,8 @@ impl World {
             return Ok(());
         };
         let skew_ms = self.options.cluster.clock_skew_max_ms as i64;
-        let latest_ms = WALL_MS + (self.now_ns / MS) as i64 + skew_ms + SKEW_MS;
+        let ahead_ms = self.known_ahead_ms(asked.node, write.sent_ns).max(SKEW_MS);
+        let latest_ms = WALL_MS + (self.now_ns / MS) as i64 + skew_ms + ahead_ms;
         let holders = self.holders(id);
         match holders.iter().find(|(_, held)| held.version.wall().0 as i64 > latest_ms) {
             Some(holder) => broken("V1", format!("{name} at {} ms: {holder:?}", self.now_ns / MS)),

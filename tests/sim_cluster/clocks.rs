@@ -20,9 +20,14 @@ pub struct Clocks {
     /// Since when the clock is right.
     right_since_ns: u64,
     highest_ms: i64,
+    /// How far ahead of the world's the node has shown its wall clock, and since when.
+    shown: Vec<(u64, i64)>,
     /// What the wall clock shows at least, by the journal.
     pub floor: Option<WallFloor>,
 }
+
+/// What a node shows is noted when it differs by more than this from what it has shown.
+const SHOWN_MS: u64 = 100;
 
 /// A step of more than this makes a clock wrong, or right again.
 const WRONG_MS: i64 = 20_000;
@@ -37,6 +42,7 @@ impl Clocks {
             wrong_ms: 0,
             right_since_ns: 0,
             highest_ms: 0,
+            shown: Vec::new(),
             floor: None,
         }
     }
@@ -47,7 +53,20 @@ impl Clocks {
         self.highest_ms = self.highest_ms.max(wall_ms);
         let wall = WallMs((wall_ms + self.wrong_ms) as u64);
         let now = Now { mono: MonoNs(self.mono.at(world_ns)), wall };
-        self.floor.as_ref().map_or(now, |floor| floor.raise(now))
+        let now = self.floor.as_ref().map_or(now, |floor| floor.raise(now));
+        let ahead_ms = now.wall.0 as i64 - WALL_MS - (world_ns / 1_000_000) as i64;
+        let is_other = |last: &(u64, i64)| last.1.abs_diff(ahead_ms) > SHOWN_MS;
+        if self.shown.last().is_none_or(is_other) {
+            self.shown.push((world_ns, ahead_ms));
+        }
+        now
+    }
+
+    /// How far ahead of the world's the node has shown its wall clock at most since `world_ns`.
+    pub fn most_ahead_ms(&self, world_ns: u64) -> i64 {
+        let before = self.shown.iter().rposition(|(at_ns, _)| *at_ns <= world_ns).unwrap_or(0);
+        let most_ms = self.shown[before..].iter().map(|(_, ahead_ms)| ahead_ms + SHOWN_MS as i64);
+        most_ms.max().unwrap_or(0)
     }
 
     /// Steps the wall clock. All small steps together are at most 20 s, far below

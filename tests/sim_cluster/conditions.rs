@@ -31,6 +31,8 @@ const NAMES: usize = 20_000;
 const IDS: u64 = 0xe100_0000_0000_0000;
 /// The ids that keys make begin here.
 const KEYS: u64 = 0xf000_0000_0000_0000;
+/// How long a client waits for the answer to a request with a key.
+const PATIENCE_NS: u64 = 8_000 * MS;
 /// A timer that is replaced pops for the first time after this, beyond all replacements.
 const INTERVAL_MS: u64 = 30_000;
 
@@ -41,8 +43,18 @@ pub struct Versions {
     read: BTreeMap<u64, Version>,
     /// Acknowledged replacements by id and by the version that they replaced.
     matched: BTreeMap<(u64, Version), Vec<usize>>,
-    /// The write of each key, by id, and the version of the first answer.
-    keys: BTreeMap<u64, (usize, Option<Version>)>,
+    /// What is known of each key, by id.
+    keys: BTreeMap<u64, Key>,
+}
+
+/// What is known of a key.
+struct Key {
+    /// The write that all requests with the key ask for.
+    write: usize,
+    /// The version that the first answer names.
+    version: Option<Version>,
+    /// When the requests were sent.
+    asked_ns: Vec<u64>,
 }
 
 impl Versions {
@@ -78,7 +90,7 @@ fn at_once(
             at_ns: at_ns + if time == 0 { 0 } else { draw.range(0, close_ns) },
             node: ((first + time) % nodes) as usize,
             kind,
-            patience_ms: 8_000,
+            patience_ms: PATIENCE_NS / MS,
             loses_reply: draw.chance(5),
         });
     }
@@ -175,7 +187,11 @@ impl World {
     ) -> usize {
         match (condition, id) {
             (Some(Condition::Once), Some(id)) => {
-                self.model.versions.keys.entry(id).or_insert((name, None)).0
+                let keys = &mut self.model.versions.keys;
+                let new = Key { write: name, version: None, asked_ns: Vec::new() };
+                let key = keys.entry(id).or_insert(new);
+                key.asked_ns.push(self.now_ns);
+                key.write
             }
             _ => name,
         }
@@ -223,12 +239,23 @@ impl Model {
             // Each site may have made it. One version stays.
             return Ok(());
         }
-        let Some((_, first)) = self.versions.keys.get_mut(&id) else { return Ok(()) };
-        let first = *first.get_or_insert(version);
+        let Some(key) = self.versions.keys.get_mut(&id) else { return Ok(()) };
+        let first = *key.version.get_or_insert(version);
         let write = &self.writes[&name];
-        match first == version || !self.must_be_read(write, sent_ns, now_ns) {
+        // The run ends with a delete of each timer: a write of its own, which a retry names.
+        let is_deleted = self.timers[&id].iter().any(|other| self.writes[other].wish.is_none());
+        match first == version || is_deleted || !self.must_be_read(write, sent_ns, now_ns) {
             true => Ok(()),
             false => broken("N4", format!("{version:?} after {first:?} at {now_ns}: {write:?}")),
         }
+    }
+
+    /// Whether a request with a key may have made its timer again since it ended: the node that was
+    /// asked may not have known, because it believed dead, or could not reach, all that did.
+    pub fn may_be_keyed_anew(&self, write: &Write, now_ns: u64) -> bool {
+        let key = write.id.and_then(|id| self.versions.keys.get(&id));
+        let asked = key.into_iter().flat_map(|key| &key.asked_ns);
+        let mut again = asked.filter(|sent_ns| **sent_ns > write.sent_ns);
+        again.any(|sent_ns| !self.must_be_read(write, *sent_ns, now_ns.min(sent_ns + PATIENCE_NS)))
     }
 }

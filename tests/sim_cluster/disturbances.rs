@@ -146,6 +146,36 @@ impl Disturbances {
         })
     }
 
+    /// The sites of the run, if there are two.
+    pub fn sites(&self) -> Option<Sites> {
+        self.sites
+    }
+
+    /// Reports whether nothing was wrong with two nodes and between them for so long between the
+    /// two times.
+    pub fn could_talk(
+        &self,
+        (one, other): (usize, usize),
+        (from_ns, to_ns): (u64, u64),
+        least_ns: u64,
+    ) -> bool {
+        let is_theirs = |whom: Whom| match whom {
+            Whom::Node(node) => node == one || node == other,
+            Whom::Pair(a, b) => [(one, other), (other, one)].contains(&(a, b)),
+        };
+        let theirs = self.all.iter().filter(|it| is_theirs(it.whom) && it.to_ns >= from_ns);
+        let mut spans: Vec<(u64, u64)> = theirs.map(|it| (it.from_ns, it.to_ns)).collect();
+        spans.sort_unstable();
+        let mut calm_ns = from_ns;
+        for (begun_ns, ended_ns) in spans {
+            if begun_ns.min(to_ns).saturating_sub(calm_ns) >= least_ns {
+                return true;
+            }
+            calm_ns = calm_ns.max(ended_ns);
+        }
+        to_ns.saturating_sub(calm_ns) >= least_ns
+    }
+
     /// All deaths: of whom, since when, and until when.
     pub fn deaths(&self) -> impl Iterator<Item = (Whom, u64, u64)> {
         self.all.iter().filter(|one| one.is_down).map(|one| (one.whom, one.from_ns, one.to_ns))

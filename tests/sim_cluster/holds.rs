@@ -211,6 +211,16 @@ impl Model {
         })
     }
 
+    /// Whether a timer was run before the write that made it was answered. The write may be made
+    /// again above what the run left.
+    pub fn is_run_meanwhile(&self, write: &Write) -> bool {
+        let is_meanwhile = |act: &Act| {
+            let done_ns = write.acknowledged_ns().unwrap_or(u64::MAX);
+            act.action == TimerAction::RunNow && !act.has_no_effect() && act.sent_ns <= done_ns
+        };
+        write.id.is_some_and(|id| self.acts_on(id).any(is_meanwhile))
+    }
+
     /// Whether a pop of a timer may have been made before its time.
     pub fn may_be_run(&self, id: u64) -> bool {
         self.acts_on(id).any(|act| act.action == TimerAction::RunNow && !act.has_no_effect())

@@ -499,7 +499,7 @@ impl Model {
         let mut later =
             names.map(|name| &self.writes[name]).filter(|it| it.sent_ns > write.sent_ns);
         let is_early = is_early || later.any(|later| self.is_made_again(write, later));
-        let is_rival = is_early && !self.is_current(write, now_ns);
+        let is_rival = is_early && !self.is_current(write, now_ns) || self.is_run_meanwhile(write);
         let is_again = sequence < last.0 || sequence <= last.1;
         // A process that moved a timer away may get an older copy back: when all nodes that had the
         // timer failed, or from a node that did not know those nodes as members.
@@ -509,6 +509,7 @@ impl Model {
             && !is_rival
             && !is_older
             && !self.may_be_damaged(write)
+            && !self.may_be_keyed_anew(write, now_ns)
             && was_away_ns < self.away_ns(write.sent_ns, now_ns)
         {
             return broken("T5", format!("{} after {last:?}", text()));
@@ -654,6 +655,7 @@ impl Model {
             if let Some((told_ns, CallbackOutcome::Delivered)) = other.told
                 && told_ns + self.talk_ns < now_ns
                 && !self.may_be_back(write, told_ns, now_ns)
+                && !self.is_untold((other.place, told_ns), place, now_ns)
             {
                 return broken("T3", text());
             }

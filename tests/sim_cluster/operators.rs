@@ -120,8 +120,8 @@ impl Members {
         let membership = Membership {
             localhost: node_name(node),
             nodes: names(lists.staying & mask),
-            joining: names(lists.joining),
-            leaving: names(lists.leaving),
+            joining: names(lists.joining & mask),
+            leaving: names(lists.leaving & mask),
             local_site: site_name(site),
             remote_sites: self.sites.map_or_else(Vec::new, |sites| sites.remote(node)),
             replicate_across_sites: self.sites.is_some(),

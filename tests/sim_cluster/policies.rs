@@ -181,6 +181,8 @@ impl Model {
         let attempts = || seen(sequence);
         let begun_ns = attempts().map(|attempted| attempted.begun_ns).min().unwrap_or(0);
         let from_ns = begun_ns.saturating_sub(RECOVERY_NS);
+        // Who failed so often has given the pop up.
+        let failed = attempts().filter(|attempted| has_failed(attempted)).count() as u64;
         let has_slack = |after_ms: u64| begun_ns + after_ms * MS > now_ns + 1_000 * MS;
         let is_last = sequence == wish.pops();
         let had_answers = self.pops.iter().all(|((other, _), all)| {
@@ -188,6 +190,7 @@ impl Model {
             !same_host || all.iter().all(|one| one.begun_ns < from_ns || one.is_answered())
         });
         if after.any(|attempted| attempted.begun_ns > died_ns)
+            || failed >= u64::from(policy.max_attempts)
             || !self.is_certain(write, (begun_ns, now_ns))
             || write.replicas < 2
             || self.acknowledges_first

@@ -48,6 +48,12 @@ impl Model {
         Ok(())
     }
 
+    /// Reports whether one site has not been able to tell the other since a moment what a node of
+    /// it did by then: they were cut off, and then the site died.
+    pub fn is_untold(&self, (by, done_ns): (CoreAt, u64), to: CoreAt, now_ns: u64) -> bool {
+        self.disturbances.never_talked((by.node, to.node), (done_ns, now_ns), self.talk_ns)
+    }
+
     /// Reports whether a node that has died since something was done, and is back, must know of it:
     /// while it was done, and was told between sites, nothing else happened; since then nodes at
     /// most died, froze and came back; and all nodes of one site lived.
@@ -63,6 +69,18 @@ impl Model {
 }
 
 impl Disturbances {
+    /// Reports whether two nodes are of two sites of which no node could talk to one of the other
+    /// site for so long between the two times.
+    fn never_talked(&self, (one, other): (usize, usize), span: (u64, u64), least_ns: u64) -> bool {
+        let Some(sites) = self.sites() else { return false };
+        let of = |node: usize| {
+            (0..sites.nodes).filter(move |it| sites.site_of(*it) == sites.site_of(node))
+        };
+        sites.site_of(one) != sites.site_of(other)
+            && !of(one)
+                .any(|one| of(other).any(|other| self.could_talk((one, other), span, least_ns)))
+    }
+
     /// Reports whether a node was dead for a time that ended between the two times.
     fn has_died(&self, node: usize, from_ns: u64, to_ns: u64) -> bool {
         self.deaths().any(|(whom, _, back_ns)| {

@@ -160,6 +160,7 @@ fn read_timer(
         actives: None,
         owner: part.owner,
         content: part.content,
+        once: part.once,
     };
     let ended = InternalTimer { repeat_for_ms: since_start_ms, callback: None, tags: &[], ..alive };
     let read = Timer {
