@@ -71,9 +71,9 @@ impl Shard {
         Some((latest.saturating_sub(spread_ms), latest))
     }
 
-    /// Whether a copy says what is held, further back in its calendar. Who made the later pops tells
-    /// of them. An answer to what comes late would come late as well, and be answered in turn: the
-    /// sites of a busy line would tell each other more and more, for as long as pops come.
+    /// Whether a copy says what is held, further back in its calendar. Who made the later pops
+    /// tells of them. An answer to what comes late would come late as well, and be answered in
+    /// turn: the sites of a busy line would tell each other more and more, as long as pops come.
     pub(super) fn is_earlier_pop(&self, held: &Record, copy: &TimerCopy<'_>) -> bool {
         let body = copy.body.filter(|body| held.is_live() && has_attributes(body.content));
         let Some((body, present)) = body.zip(timing_of(&self.records, held)) else { return false };

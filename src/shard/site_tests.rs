@@ -708,8 +708,8 @@ fn answers_to_site(sites: &mut Sites, node: usize, written: &[u8]) -> usize {
     outbox.to_peers.iter().filter(|sent| view.connected_sites().contains(sent.peer)).count()
 }
 
-/// Each pop of a calendar is a version of its own. Where a line takes longer than a period, all that
-/// comes is of the past: were it answered, the answers would be answered, too, without an end.
+/// Each pop of a calendar is a version of its own. Where a line takes longer than a period, all
+/// that comes is of the past. Were it answered, the answers would be answered, too, without an end.
 #[test]
 fn a_pop_of_a_calendar_that_is_told_late_is_not_answered() {
     let mut sites = Sites::new();

@@ -2,8 +2,8 @@
 //! time, or fewer where the process may open few files: clients of this API leave to timers and
 //! timestamps the files that these take. When all are taken, the oldest connection that has sent no
 //! request yet is closed for the next one. So a client that connects and keeps silent holds up
-//! nobody, least of all the supervisor that asks for `/healthz`. Over TLS a handshake is part of its
-//! connection: it has the time of the head, and its connection has sent no request yet.
+//! nobody, least of all the supervisor that asks for `/healthz`. Over TLS a handshake is part of
+//! its connection: it has the time of the head, and its connection has sent no request yet.
 
 use std::collections::VecDeque;
 use std::future::Future;
