@@ -12,7 +12,7 @@ use kit::runner::Story;
 use kit::until::{PATIENCE, until};
 
 use super::full_disk::bulk;
-use super::harness::{Node, back_up, body};
+use super::harness::{Node, PATIENT, back_up, body};
 use super::restarts::{create_some, look};
 
 pub const STORIES: &[Story] = &[
@@ -163,8 +163,7 @@ const SEGMENTS: usize = 4;
 fn to_a_stalled_disk() {
     let mount = Mount::ext4(900);
     let mut node = Node::alone();
-    // A busy machine makes no disk one that does not answer.
-    node.lines = "[journal]\nstall_ms = 60000\n".to_owned();
+    node.lines = PATIENT.to_owned();
     node.start();
     let paths = create_some(&node, 30);
     let frozen = mount.freeze();

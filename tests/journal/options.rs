@@ -11,7 +11,7 @@ use kit::runner::Story;
 use kit::until::{PATIENCE, until};
 use serde_json::{Value, json};
 
-use super::harness::Node;
+use super::harness::{Node, PATIENT};
 
 pub const STORIES: &[Story] = &[
     ("what_the_original_does_not_have_survives_a_kill", survives),
@@ -168,8 +168,7 @@ fn on_a_stalled_disk() {
     let server = Server::start();
     let mut node = Node::alone();
     node.data = mount.path.join("data");
-    // A busy machine makes no disk one that does not answer.
-    node.lines = "[journal]\nstall_ms = 60000\n".to_owned();
+    node.lines = PATIENT.to_owned();
     node.start();
     let create = |path: &str, retry: Value| {
         let mut document = document(&server, path, json!({"interval": 0}));
