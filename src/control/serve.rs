@@ -175,7 +175,7 @@ async fn live(
     if !addresses.is_empty() {
         let state = admin_state(config, &view, tokens).with(shown.0, shown.1, board.clone());
         state.set_members(Members { addresses: others(config, &addresses), connector, names });
-        tokio::spawn(api::serve(doors, acceptor, state));
+        tokio::spawn(api::serve(doors, (acceptor, node.files.admin), state));
     }
     tokio::spawn(tenants::watch(tenants));
     spawn_watchers(&view, board);

@@ -6,10 +6,17 @@ use crate::node::clients::table::REFUSALS_MAX;
 use crate::node::resolver::threads::LOOKUPS_MAX;
 use crate::node::settings::NodeSettings;
 
-/// Files of the process itself (log, configuration, admin API); below it the files of each core
-/// (ring, listeners).
+/// Files of the process itself (log, configuration, the first connections of the admin API); below
+/// it the files of each core (ring, listeners, segments).
 const OWN_FILES: u64 = 24;
 const OWN_FILES_PER_CORE: u64 = 6;
+/// Connections that each listener of the admin API holds at a time: at least, which are among the
+/// files of the process, and at most. With the HTTP library's read buffer of at most 400 KiB each,
+/// hostile clients of a listener hold at most 25 MiB.
+const ADMIN_MIN: u64 = 4;
+const ADMIN_MAX: u64 = 64;
+/// Listeners of the admin API: a plain one, and one over TLS.
+const ADMIN_LISTENERS: u64 = 2;
 
 /// The limits that a number of files allows, never above the configured limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +31,8 @@ pub struct FileShares {
     pub callbacks_per_core: u32,
     /// How many names may be looked up at once.
     pub lookups: usize,
+    /// Connections that each listener of the admin API holds.
+    pub admin: usize,
 }
 
 impl FileShares {
@@ -31,7 +40,9 @@ impl FileShares {
     /// five eighths. An eighth is for lookups of names and for peers. Callbacks get the rest.
     pub fn of(files_max: u64, cores: usize, settings: &NodeSettings) -> Self {
         let cores = cores as u64;
-        let shared = files_max.saturating_sub(OWN_FILES + OWN_FILES_PER_CORE * cores);
+        let free = files_max.saturating_sub(OWN_FILES + OWN_FILES_PER_CORE * cores);
+        let admin = (ADMIN_MIN + free / 32).min(ADMIN_MAX);
+        let shared = free - (admin - ADMIN_MIN) * ADMIN_LISTENERS;
         let timestamps = settings.timestamp.as_ref().map_or(0, |it| it.connections_per_core_max);
         let clients =
             if settings.serves_timers { settings.limits.connections_per_core_max } else { 0 };
@@ -57,6 +68,7 @@ impl FileShares {
             timestamps_per_core: per_core(timestamps, clients),
             callbacks_per_core: u32::try_from(callbacks.max(1)).unwrap_or(u32::MAX),
             lookups: usize::try_from(shared / 16).unwrap_or(LOOKUPS_MAX).clamp(4, LOOKUPS_MAX),
+            admin: admin as usize,
         }
     }
 
@@ -151,7 +163,11 @@ mod tests {
                 let per_core = |count: u32| u64::from(count) * cores as u64;
                 let clients = per_core(shares.clients_per_core + shares.timestamps_per_core);
                 let callbacks = per_core(shares.callbacks_per_core);
-                let own = OWN_FILES + OWN_FILES_PER_CORE * cores as u64;
+                let admin = shares.admin as u64;
+                assert!((ADMIN_MIN..=ADMIN_MAX).contains(&admin), "{shares:?}");
+                let own = OWN_FILES
+                    + OWN_FILES_PER_CORE * cores as u64
+                    + (admin - ADMIN_MIN) * ADMIN_LISTENERS;
                 assert!(clients + callbacks + own <= files_max, "{shares:?}");
                 let shared = files_max - own;
                 let refusals = 2 * (REFUSALS_MAX * cores) as u64;
@@ -164,9 +180,9 @@ mod tests {
         let shares = FileShares::of(1_024, 2, &with_timestamps());
         assert_eq!(
             (shares.clients_per_core, shares.timestamps_per_core, shares.callbacks_per_core),
-            (90, 90, 124)
+            (81, 81, 116)
         );
-        assert_eq!(shares.lookups, 988 / 16);
+        assert_eq!((shares.lookups, shares.admin), (928 / 16, 34));
         let mut settings = with_timestamps();
         settings.timestamp.as_mut().expect("on").connections_per_core_max = 3;
         let shares = FileShares::of(1_024, 1, &settings);
@@ -178,7 +194,7 @@ mod tests {
         let mut settings = NodeSettings::default();
         settings.limits.connections_per_core_max = 10;
         let shares = FileShares::of(1_024, 1, &settings);
-        assert_eq!((shares.clients_per_core, shares.callbacks_per_core), (10, 860));
+        assert_eq!((shares.clients_per_core, shares.callbacks_per_core), (10, 806));
         settings.serves_timers = false;
         assert_eq!(FileShares::of(1_024, 1, &settings).clients_per_core, 0);
     }
@@ -196,9 +212,9 @@ mod tests {
         let told = FileShares::of(1_024, 2, &settings).shortage(&settings).expect("too few");
         for part in [
             "may open 1024 files only",
-            "244 client connections (limits.connections_per_core_max) instead of 16384",
-            "31 connections to one callback host (callbacks.connections_per_host_max) instead of",
-            "124 callback hosts at the same time (callbacks.hosts_per_core_max) instead of 16384",
+            "226 client connections (limits.connections_per_core_max) instead of 16384",
+            "29 connections to one callback host (callbacks.connections_per_host_max) instead of",
+            "116 callback hosts at the same time (callbacks.hosts_per_core_max) instead of 16384",
             "Raise `ulimit -n` (systemd: LimitNOFILE=1048576)",
         ] {
             assert!(told.contains(part), "{told}");

@@ -20,6 +20,7 @@ use crate::timer::calendar_plan::{PlanTime, Planned};
 use crate::timer::definition::{Content, Definition, has_attributes};
 use crate::timer::version::{StateKey, Version};
 use crate::wire::attributes::CronTiming;
+use crate::wire::peer_message::TimerCopy;
 
 use super::Shard;
 use super::effects::Outbox;
@@ -68,6 +69,23 @@ impl Shard {
         };
         let latest = wall_of(record.start);
         Some((latest.saturating_sub(spread_ms), latest))
+    }
+
+    /// Whether a copy says what is held, further back in its calendar. Who made the later pops
+    /// tells of them. An answer to what comes late would come late as well, and be answered in
+    /// turn: the sites of a busy line would tell each other more and more, as long as pops come.
+    pub(super) fn is_earlier_pop(&self, held: &Record, copy: &TimerCopy<'_>) -> bool {
+        let body = copy.body.filter(|body| held.is_live() && has_attributes(body.content));
+        let Some((body, present)) = body.zip(timing_of(&self.records, held)) else { return false };
+        let parts = Content::decode(body.content);
+        let mut attributes = parts.attributes();
+        let Some(told) = attributes.cron else { return false };
+        let CronTiming { due_ms, done, .. } = present;
+        attributes.cron = Some(CronTiming { due_ms, done, ..told });
+        let (mut made, mut room) = (Vec::new(), Vec::new());
+        rewrite(&parts, &attributes, &mut made)
+            && made == self.records.whole_content_of(held, &mut room)
+            && self.records.authority_of(held) == body.authority
     }
 
     /// Whether a pop that is due was missed for longer than its client allows.

@@ -293,9 +293,7 @@ impl Shard {
                     self.unite_copies(now.mono.tick_floor(), slot, teller, copy, outbox);
                 } else if !self.takes_earlier_pops(now, slot, key, outbox) {
                     self.tell_back(slot, teller, outbox);
-                    if copy.replicas.is_empty() && key.version < held.version {
-                        self.tell_sites_back(slot, outbox);
-                    }
+                    self.tell_sites_back(slot, key.version, copy, outbox);
                 }
             }
             return PeerResult::Held;

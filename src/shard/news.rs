@@ -4,6 +4,7 @@ use crate::base::ids::{NodeHash, PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
 use crate::cluster::view::PeerKind;
+use crate::timer::version::Version;
 use crate::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy,
 };
@@ -90,13 +91,23 @@ impl Shard {
         }
     }
 
-    /// Tells the other sites of a timer what one of them does not know, which has told of an
-    /// earlier write. It was told before, and lost that with a disk or a process.
-    pub(super) fn tell_sites_back(&self, slot: Slot, outbox: &mut Outbox) {
+    /// Tells the other sites of a timer what one of them does not know, if that is why it tells of
+    /// an earlier write. It was told before, and lost that with a disk or a process.
+    pub(super) fn tell_sites_back(
+        &self,
+        slot: Slot,
+        told: Version,
+        copy: &TimerCopy<'_>,
+        outbox: &mut Outbox,
+    ) {
+        let record = self.records.get(slot);
+        let is_of_site = copy.replicas.is_empty();
+        if !is_of_site || told >= record.version || self.is_earlier_pop(record, copy) {
+            return;
+        }
         if is_planted(Bug::SiteBehindNotTold) {
             return;
         }
-        let record = self.records.get(slot);
         let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(record, &mut Vec::new())));
         self.tell_sites(self.records.placement_of(record), bytes, record.id, outbox);
     }

@@ -16,8 +16,10 @@ use crate::base::ranked::Replicas;
 use crate::base::time::{MonoNs, Now, TICK_NS, Tick, WallMs};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::{Membership, PeerKind, View};
-use crate::timer::definition::{Definition, encode_content};
+use crate::timer::calendar::Calendar;
+use crate::timer::definition::{Definition, encode_content, encode_with_attributes};
 use crate::timer::version::Version;
+use crate::wire::attributes::{Attributes, CronTiming};
 use crate::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy,
 };
@@ -718,3 +720,55 @@ mod returns;
 
 #[path = "site_rules_tests.rs"]
 mod rules;
+
+/// A copy of a timer as another site tells it. Returns how many messages for sites answer it.
+fn answers_to_site(sites: &mut Sites, node: usize, written: &[u8]) -> usize {
+    let Ok(PeerMessage::Copy(copy)) = decode_message(&mut &written[..]) else { panic!("a copy") };
+    let request = Request::Merge(TimerCopy { replicas: Replicas::new(), ..copy });
+    let (now, mut outbox) = (sites.now(node), Outbox::default());
+    sites.shards[node].handle(now, Event::Request { from: FROM, request }, &mut outbox);
+    let view = &sites.views[node];
+    outbox.to_peers.iter().filter(|sent| view.connected_sites().contains(sent.peer)).count()
+}
+
+/// Each pop of a calendar is a version of its own. Where a line takes longer than a period, all
+/// that comes is of the past. Were it answered, the answers would be answered, too, without an end.
+#[test]
+fn a_pop_of_a_calendar_that_is_told_late_is_not_answered() {
+    let mut sites = Sites::new();
+    let (expression, zone, catch_up_ms) = ("* * * * * *", "UTC", 60_000);
+    let calendar = Calendar::parse(expression, zone).expect("a calendar");
+    let due_ms = calendar.next_after(START_MS).expect("a moment");
+    let cron = Some(CronTiming { expression, zone, due_ms, done: 0, catch_up_ms, end_ms: None });
+    let mut encoded = Vec::new();
+    Attributes { cron, ..Attributes::default() }.write(&mut encoded);
+    let content = |opaque: &[u8]| {
+        let mut content = Vec::new();
+        encode_with_attributes("/pop", &[], (&encoded, opaque), &mut content);
+        content
+    };
+    let (first, other) = (content(b"first"), content(b"other"));
+    let (interval_ms, authority) = (due_ms - START_MS, "host:80");
+    let definition = |content| {
+        let (repeat_for_ms, factor) = (interval_ms, Some(1));
+        Definition { interval_ms, repeat_for_ms, factor, authority, content }
+    };
+    let id = sites.ask(0, Request::Create(definition(&first)));
+    let holder = sites.holder(id, 1);
+    let held = |sites: &Sites| {
+        let shard = &sites.shards[holder];
+        let record = *shard.records.get(shard.find(id).expect("it is held"));
+        let mut written = Vec::new();
+        PeerMessage::Copy(shard.copy_of(&record, &mut Vec::new())).encode(&mut written);
+        (record.version, written)
+    };
+    let (version, written) = held(&sites);
+    sites.run_until(5);
+    assert!(held(&sites).0 > version && sites.pops.len() > 3, "{:?}", sites.pops);
+    assert_eq!(answers_to_site(&mut sites, holder, &written), 0);
+    // Who tells of a definition that was replaced is told.
+    let target = Target { id, factor: Some(1), filter: None };
+    sites.ask(holder, Request::Update(target, definition(&other)));
+    assert_eq!(answers_to_site(&mut sites, holder, &written), 1);
+    sites.audit();
+}

@@ -180,9 +180,10 @@ pub struct LetterUse {
     pub outcome: Outcome,
 }
 
-/// A time in which an operator's rule let no callback begin at the ruled server.
+/// A time in which an operator's rule let no callback of a site begin at the ruled server.
 #[derive(Clone, Copy, Debug)]
 pub struct RulePause {
+    pub site: usize,
     /// When the order to pause was sent, and when it was answered.
     pub from: Ns,
     pub acknowledged: Ns,
@@ -236,6 +237,8 @@ impl Timer {
 pub struct Pop {
     pub timer: TimerNumber,
     pub write: usize,
+    /// The site whose node made it.
+    pub site: usize,
     /// `X-Sequence-Number`; of a pop of the calendar its moment, in seconds of the wall clock.
     pub sequence: u64,
     /// How often the pop was tried again as a dead letter.

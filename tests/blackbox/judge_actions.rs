@@ -1,9 +1,11 @@
 //! What the judge asks of pauses: of single timers by their clients, of a callback server by
 //! operators.
 
-use super::history::{Act, History, MS, Ns, Outcome, Pop, SECOND, Timer, TimerNumber, Wish};
+use super::history::{
+    Act, History, MS, Ns, Outcome, Pop, RulePause, SECOND, Timer, TimerNumber, Wish, Write,
+};
 use super::judge::{LOST_AFTER, SLACK, Violation, is_calm, is_tainted, stalled, was_frozen_with};
-use super::judge_sites::known_from;
+use super::judge_sites::{apart, known_from};
 
 /// How long after the answer to an order the other nodes follow a rule, when nothing fails.
 const TOLD: Ns = 2 * SECOND;
@@ -28,12 +30,22 @@ pub fn due_at_last(history: &History, timer: &Timer, index: usize) -> Option<Ns>
         }
     }
     if let Wish::Timer { is_ruled: true, .. } = write.wish {
-        for pause in &history.rule_pauses {
-            let may_have_waited = due + LOST_AFTER >= pause.from && due <= pause.until;
-            due = if may_have_waited { pause.until } else { due };
-        }
+        due = let_go_at_last(history, due);
     }
     (!is_paused).then_some(due)
+}
+
+/// Returns until when a pop that is due at a moment may wait for rules. "What a site that dies was
+/// at is made by the next site within 30 s of its declared death."
+fn let_go_at_last(history: &History, mut due: Ns) -> Ns {
+    let pauses = history.rule_pauses.iter().map(|pause| (pause.from, pause.until));
+    let mut waits: Vec<_> = pauses.chain(apart(history)).collect();
+    waits.sort_unstable();
+    for (from, until) in waits {
+        let may_have_waited = due + LOST_AFTER >= from && due <= until;
+        due = if may_have_waited { until } else { due };
+    }
+    due
 }
 
 /// Reports whether somebody did something with the timer around this moment. "If the timer is
@@ -75,15 +87,21 @@ pub fn pauses_are_kept(history: &History, number: TimerNumber, found: &mut Vec<V
     }
 }
 
-/// "Pause. It is met by each node that knows of it."
+/// "A rule of a site holds for the pops that this site makes, and no other site makes these while
+/// the site lives."
 pub fn rules_are_kept(history: &History, found: &mut Vec<Violation>) {
     let is_ruled = |pop: &&Pop| {
         let timer = history.timers.get(pop.timer);
         let write = timer.and_then(|timer| timer.writes.get(pop.write));
         write.is_some_and(|write| matches!(write.wish, Wish::Timer { is_ruled: true, .. }))
     };
+    let site = |write: &Write| history.layout.site(write.via);
     for pop in history.pops.iter().filter(is_ruled) {
-        for pause in &history.rule_pauses {
+        let writes = &history.timers[pop.timer].writes;
+        // The site that took a timer first makes its pops.
+        let is_first = |pause: &RulePause| writes.iter().all(|write| site(write) == pause.site);
+        let holds = |pause: &&RulePause| pause.site == pop.site || is_first(pause);
+        for pause in history.rule_pauses.iter().filter(holds) {
             let grace = TOLD + stalled(history, pause.acknowledged, pop.at);
             let is_inside = pop.at > pause.acknowledged + grace && pop.at < pause.released;
             if is_inside && is_calm(history, pause.from, pop.at) {

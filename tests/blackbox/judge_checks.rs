@@ -74,6 +74,7 @@ pub fn run() {
     }
     excuses_are_those_of_the_page();
     sites_may_differ_until_they_have_told_each_other();
+    a_rule_of_a_site_holds_what_the_site_makes();
 }
 
 /// A doubled pop is excused if a node was killed just then, but not if a node stopped in order.
@@ -94,10 +95,6 @@ fn excuses_are_those_of_the_page() {
 /// What one site has done binds the others 2 s later, or when all is well again after a cut.
 fn sites_may_differ_until_they_have_told_each_other() {
     let layout: Layout = "2x2".parse().expect("sites");
-    let cut = |from_ms: u64, until_ms: u64| {
-        let (from, until) = (from_ms * MS, until_ms * MS);
-        Fault { kind: Kind::Cut, node: 0, from, until, settled: until + SECOND }
-    };
     let found = |change: &dyn Fn(&mut History)| {
         let mut history = History { layout, ..good() };
         change(&mut history);
@@ -147,6 +144,27 @@ fn sites_may_differ_until_they_have_told_each_other() {
     assert_eq!(found(&|history| reads(history, 2, 4_500)), ["GET tells the last write"]);
 }
 
+/// A rule of a site binds its own pops, and those that it keeps from another site.
+fn a_rule_of_a_site_holds_what_the_site_makes() {
+    let found = |by: usize, via: usize, paused: usize, is_cut: bool| {
+        let mut history = History { layout: "2x2".parse().expect("sites"), ..good() };
+        // The ruled timer, which pops at 5 s.
+        history.timers[2].writes[0].via = via;
+        let popped = history.pops.iter_mut().find(|pop| pop.timer == 2);
+        popped.expect("it pops").site = by;
+        history.rule_pauses = vec![RulePause { site: paused, ..rule_pause(1_000, 9_000) }];
+        if is_cut {
+            history.faults.push(cut(500, 7_000));
+        }
+        judge(&history, false).iter().map(|violation| violation.rule).collect::<Vec<_>>()
+    };
+    let begins = "no callback begins at a paused server";
+    assert_eq!(found(0, 0, 0, false), [begins], "by the site that has the rule");
+    assert_eq!(found(1, 0, 0, false), [begins], "what the site with the rule keeps");
+    assert_eq!(found(1, 2, 0, false), Vec::<&str>::new(), "of the other site");
+    assert_eq!(found(1, 0, 0, true), Vec::<&str>::new(), "they cannot ask each other");
+}
+
 /// Returns a history of two timers: one pops three times, the other is deleted before it pops.
 fn good() -> History {
     let timer = Wish::Timer { interval_ms: 2_000, pops: 3, factor: 2, is_ruled: false };
@@ -183,7 +201,8 @@ fn write(wish: Wish, sent_ms: u64) -> Write {
 }
 
 fn pop(timer: usize, write: usize, sequence: u64, at_ms: u64) -> Pop {
-    Pop { timer, write, sequence, replay: 0, at: at_ms * MS, status: 200, is_whole: true }
+    let site = 0;
+    Pop { timer, write, site, sequence, replay: 0, at: at_ms * MS, status: 200, is_whole: true }
 }
 
 fn action(act: Act, sent_ms: u64) -> Action {
@@ -200,9 +219,14 @@ fn letter(handling: Handling, sent_ms: u64, status: u16) -> LetterUse {
     LetterUse { handling, write: 0, via: 0, sent, ended, outcome }
 }
 
+fn cut(from_ms: u64, until_ms: u64) -> Fault {
+    let (from, until) = (from_ms * MS, until_ms * MS);
+    Fault { kind: Kind::Cut, node: 0, from, until, settled: until + SECOND }
+}
+
 fn rule_pause(from_ms: u64, until_ms: u64) -> RulePause {
     let (from, until) = (from_ms * MS, until_ms * MS);
-    RulePause { from, acknowledged: from + MS, released: until, until: until + MS }
+    RulePause { site: 0, from, acknowledged: from + MS, released: until, until: until + MS }
 }
 
 fn get(sent_ms: u64, status: u16, write: Option<usize>) -> Read {

@@ -41,10 +41,14 @@ pub fn known_at(history: &History, via: usize, write: &Write) -> Ns {
 /// "Sites are cut from each other: each pop once in each site, until they have told each other".
 /// Reports whether the sites may not have known of each other's pops between two moments.
 pub fn were_apart(history: &History, from: Ns, until: Ns) -> bool {
+    apart(history).any(|(begin, end)| begin <= until && from < end)
+}
+
+/// Returns the times in which sites may not have known of each other.
+pub fn apart(history: &History) -> impl Iterator<Item = (Ns, Ns)> {
     let are_apart =
         |fault: &&Fault| BETWEEN_SITES.contains(&fault.kind) && history.layout.has_sites();
-    let mut faults = history.faults.iter().filter(are_apart);
-    faults.any(|fault| fault.from <= until && from < over(fault))
+    history.faults.iter().filter(are_apart).map(|fault| (fault.from, over(fault)))
 }
 
 /// Reports whether the site of a node has come back with nothing: it knows what others have told it

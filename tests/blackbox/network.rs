@@ -5,8 +5,7 @@ use std::fmt::{Display, Formatter};
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use kit::children::Guard;
-use kit::namespaces::{self, ip};
+use kit::namespaces::Switch;
 
 /// Nodes of a cluster without other sites: 127.0.0.61 to 127.0.0.64. Three are members at first.
 const ALONE: Layout = Layout { sites: 1, nodes: 4 };
@@ -81,20 +80,12 @@ impl Layout {
 /// The networks of all sites, on one switch.
 pub struct Network {
     layout: Layout,
-    /// The name of the switch. Empty: all nodes are on loopback.
-    name: String,
+    /// `None`: all nodes are on loopback.
+    switch: Option<Switch>,
     /// The addresses of the nodes, by place.
     pub hosts: Vec<IpAddr>,
     /// Where callback servers listen.
     pub sinks: IpAddr,
-    _guard: Option<Guard>,
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        // Deleting a namespace deletes its interfaces, and the other end of each of them.
-        self.namespaces().for_each(|name| drop(ip(&["netns", "del", &name])));
-    }
 }
 
 impl Network {
@@ -104,89 +95,39 @@ impl Network {
     ///
     /// What the machine lacks.
     pub fn of(layout: Layout) -> Result<Network, String> {
-        let loopback = |last| IpAddr::from([127, 0, 0, last]);
-        let mut network = Network {
-            layout,
-            name: String::new(),
-            hosts: (0..layout.places()).map(|place| loopback(61 + place as u8)).collect(),
-            sinks: loopback(1),
-            _guard: None,
-        };
-        if layout.has_sites() {
+        let number = std::process::id();
+        let host = |first: u8, last: usize| match layout.has_sites() {
             // The range for measuring between networks (RFC 2544). The third octet is this
             // process's own.
-            let number = std::process::id();
-            let host = |last| IpAddr::from([198, 19, number as u8, last]);
-            network.name = format!("chb{number}");
-            network.sinks = host(1);
-            network.hosts = (0..layout.places()).map(|place| host(11 + place as u8)).collect();
-            network._guard = Some(namespaces::guard(network.namespaces()));
-            network.build()?;
-        }
-        Ok(network)
+            true => IpAddr::from([198, 19, number as u8, last as u8]),
+            false => IpAddr::from([127, 0, 0, first + last as u8]),
+        };
+        let hosts: Vec<_> = (0..layout.places()).map(|place| host(50, 11 + place)).collect();
+        let of_site = |site| layout.places_of(site).into_iter().map(|place| hosts[place]).collect();
+        let sites: Vec<Vec<IpAddr>> = (0..layout.sites).map(of_site).collect();
+        let sinks = host(0, 1);
+        let make = || Switch::new(&format!("chb{number}"), sinks, &sites);
+        let switch = layout.has_sites().then(make).transpose()?;
+        Ok(Network { layout, switch, hosts, sinks })
     }
 
-    fn namespaces(&self) -> impl Iterator<Item = String> + use<> {
-        let (name, sites) = (self.name.clone(), self.layout.sites);
-        let all = (0..sites).map({
-            let name = name.clone();
-            move |site| format!("{name}-{site}")
-        });
-        all.chain([name.clone()]).filter(move |_| !name.is_empty())
-    }
-
-    fn namespace(&self, site: usize) -> String {
-        format!("{}-{site}", self.name)
-    }
-
-    fn build(&self) -> Result<(), String> {
-        let name = &self.name;
-        ip(&["netns", "add", name])?;
-        ip(&["-n", name, "link", "add", "switch", "type", "bridge"])?;
-        ip(&["-n", name, "link", "set", "switch", "up"])?;
-        // The name of an interface has at most 15 characters.
-        let root = &format!("{name}r");
-        ip(&["link", "add", root, "type", "veth", "peer", "name", "sinks", "netns", name])?;
-        ip(&["addr", "add", &format!("{}/24", self.sinks), "dev", root])?;
-        ip(&["link", "set", root, "up"])?;
-        ip(&["-n", name, "link", "set", "sinks", "master", "switch", "up"])?;
-        for site in 0..self.layout.sites {
-            let (own, port) = (&self.namespace(site), &format!("port{site}"));
-            ip(&["netns", "add", own])?;
-            let veth = ["type", "veth", "peer", "name", "eth0", "netns", own];
-            ip(&[&["-n", name, "link", "add", port], &veth[..]].concat())?;
-            for place in self.layout.places_of(site) {
-                let address = format!("{}/24", self.hosts[place]);
-                ip(&["-n", own, "addr", "add", &address, "dev", "eth0"])?;
-            }
-            ip(&["-n", own, "link", "set", "eth0", "up"])?;
-            ip(&["-n", own, "link", "set", "lo", "up"])?;
-            ip(&["-n", name, "link", "set", port, "master", "switch", "up"])?;
-        }
-        Ok(())
+    /// Returns the site that an address is of. Without sites there is one.
+    pub fn site_of(&self, address: IpAddr) -> usize {
+        let place = self.hosts.iter().position(|host| *host == address);
+        place.map_or(0, |place| self.layout.site(place))
     }
 
     /// Returns the words before the command line of a node.
     pub fn starter(&self, place: usize) -> Vec<String> {
-        match self.layout.has_sites() {
-            true => {
-                let own = self.namespace(self.layout.site(place));
-                ["ip", "netns", "exec", &own].map(str::to_owned).to_vec()
-            }
-            false => Vec::new(),
-        }
+        let site = self.layout.site(place);
+        self.switch.as_ref().map(|switch| switch.starter(site)).unwrap_or_default()
     }
 
     /// Loses all packets of a site to another one, or lets them arrive again. Packets of the other
     /// site still arrive.
     pub fn set_cut(&self, from: usize, to: usize, is_cut: bool) {
         for place in self.layout.places_of(to) {
-            let (own, address) = (self.namespace(from), self.hosts[place].to_string());
-            let done = match is_cut {
-                true => namespaces::lose(&own, &address),
-                false => namespaces::find(&own, &address),
-            };
-            done.expect("it could be built");
+            self.switch.iter().for_each(|switch| switch.set_cut(from, self.hosts[place], is_cut));
         }
     }
 }

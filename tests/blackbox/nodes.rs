@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::panic::catch_unwind;
 use std::path::PathBuf;
 use std::process::{Child, Output, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kit::children::{Tied, command, signal};
@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Nodes {
     folder: Option<TempDir>,
     layout: Layout,
-    network: Network,
+    network: Arc<Network>,
     port: u16,
     admin_port: u16,
     binary: PathBuf,
@@ -70,7 +70,7 @@ impl Nodes {
     ///
     /// What this machine lacks for several sites.
     pub fn start(binary: PathBuf, worlds: Worlds, layout: Layout) -> Result<Nodes, String> {
-        let network = Network::of(layout)?;
+        let network = Arc::new(Network::of(layout)?);
         // Nobody else is on the networks of sites.
         let hosts = if layout.has_sites() { vec![network.sinks] } else { network.hosts.clone() };
         let none = || (0..layout.places()).map(|_| AtomicBool::new(false)).collect();
@@ -114,7 +114,7 @@ impl Nodes {
     }
 
     /// Returns the networks of the sites.
-    pub fn network(&self) -> &Network {
+    pub fn network(&self) -> &Arc<Network> {
         &self.network
     }
 
@@ -331,6 +331,12 @@ impl Nodes {
         (0..self.layout.places())
             .filter(|place| self.serving[*place].load(Ordering::SeqCst))
             .collect()
+    }
+
+    /// Returns the members of a site that clients use.
+    pub fn serving_of(&self, site: usize) -> Vec<usize> {
+        let serving = self.serving().into_iter();
+        serving.filter(|place| self.layout.site(*place) == site).collect()
     }
 
     /// Notes whether no client is to send requests to a node.

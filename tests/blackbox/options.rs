@@ -19,8 +19,8 @@ removes and adds nodes, and holds every answer, every pop and every GET against 
   --seed N       what is drawn: timers, writes, faults (default 1)
   --seeds N      so many runs, one after the other, from --seed on (default 1)
   --sites NxM    N sites of M nodes each, such as 2x2 or 3x1, each on a network of its own (as root):
-                 whole sites are killed, frozen and cut off as well. Not with disk, clocks or rules:
-                 a site's rules are its own, and its clock orders its writes
+                 whole sites are killed, frozen and cut off as well. Not with disk or clocks: the
+                 clock of a site orders its writes
   --factor N     replication factor of all timers, 1 to 3 (default: 2 or 3, drawn for each timer)
   --binary PATH  the binary to check (default: the one that cargo built)
   --lateness     also fail where a pop without a fault near it comes more than 100 ms late
@@ -35,7 +35,7 @@ removes and adds nodes, and holds every answer, every pop and every GET against 
                  cron     timers that follow the calendar
                  actions  timers are paused, resumed and run
                  letters  pops that nobody takes; dead letters are read, deleted, replayed
-                 rules    a callback server is paused by operators
+                 rules    a callback server is paused by operators, at one site or at all
                  jobs     timers are deleted by their tag
                  disk     the disk of a node fills up (with journal; as root)
                  clocks   the wall clock of a node is wrong for a time (Debian's faketime)
@@ -121,7 +121,7 @@ impl Options {
             }
         }
         if options.layout.has_sites() {
-            let apart = [World::Disk, World::Clocks, World::Rules];
+            let apart = [World::Disk, World::Clocks];
             options.worlds = apart.into_iter().fold(options.worlds, Worlds::without);
         }
         options

@@ -49,7 +49,7 @@ pub fn run(options: &Options, seed: u64) -> bool {
             return false;
         }
     };
-    let sinks = Sinks::start(&recorder, nodes.network().sinks);
+    let sinks = Sinks::start(&recorder, nodes.network());
     let (is_over, is_ended) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
         // Whatever ends the run ends its threads.
@@ -274,7 +274,10 @@ fn explain(history: &History, violation: &Violation) {
     for pop in history.pops.iter().filter(|pop| pop.timer == number) {
         let (write, sequence, status) = (pop.write, pop.sequence, pop.status);
         let replay = if pop.replay > 0 { ", a replay" } else { "" };
-        lines.push((pop.at, format!("pop {sequence} of write {write}, answered {status}{replay}")));
+        let by =
+            if history.layout.has_sites() { format!(" by site {}", pop.site) } else { "".into() };
+        let what = format!("pop {sequence} of write {write}{by}, answered {status}{replay}");
+        lines.push((pop.at, what));
     }
     let first = lines.iter().map(|line| line.0).min().unwrap_or(0);
     let last = lines.iter().map(|line| line.0).max().unwrap_or(Ns::MAX);
@@ -285,8 +288,9 @@ fn explain(history: &History, violation: &Violation) {
         lines.push((fault.settled, format!("  {kind:?} of node {node}: all is well again")));
     }
     for pause in &history.rule_pauses {
-        lines.push((pause.acknowledged, "  the ruled server is paused".to_owned()));
-        lines.push((pause.until, "  the ruled server goes on".to_owned()));
+        let site = pause.site;
+        lines.push((pause.acknowledged, format!("  the ruled server is paused at site {site}")));
+        lines.push((pause.until, format!("  the ruled server goes on at site {site}")));
     }
     let near = first.saturating_sub(15 * SECOND)..=last.saturating_add(5 * SECOND);
     lines.retain(|line| near.contains(&line.0));

@@ -2,13 +2,14 @@
 //! every attempt but replays at those that are to become dead letters.
 
 use std::collections::HashSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use kit::callbacks::{Callback, Reaction, serve};
 use kit::http::header;
 
 use super::history::{Pop, Recorder};
+use super::network::Network;
 
 /// What a path asks the server to do, and how the path ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,10 +39,14 @@ pub struct Sinks {
 }
 
 impl Sinks {
-    pub fn start(recorder: &Arc<Recorder>, host: IpAddr) -> Sinks {
+    pub fn start(recorder: &Arc<Recorder>, network: &Arc<Network>) -> Sinks {
         let start = || {
-            let (recorder, refused) = (recorder.clone(), Mutex::new(HashSet::new()));
-            serve(SocketAddr::new(host, 0), move |callback| take(callback, &recorder, &refused)).0
+            let (recorder, network) = (recorder.clone(), network.clone());
+            let (host, refused) = (network.sinks, Mutex::new(HashSet::new()));
+            let react = move |callback: &Callback| {
+                take(callback, &recorder, network.site_of(callback.from), &refused)
+            };
+            serve(SocketAddr::new(host, 0), react).0
         };
         Sinks { free: start(), ruled: start() }
     }
@@ -50,6 +55,7 @@ impl Sinks {
 fn take(
     callback: &Callback,
     recorder: &Recorder,
+    site: usize,
     refused: &Mutex<HashSet<(usize, usize, u64)>>,
 ) -> Reaction {
     let (head, at) = (&callback.head, recorder.clock.now());
@@ -70,7 +76,7 @@ fn take(
         _ => 200,
     };
     let is_whole = callback.body == opaque(timer, write).as_bytes();
-    let pop = Pop { timer, write, sequence, replay, at, status, is_whole };
+    let pop = Pop { timer, write, site, sequence, replay, at, status, is_whole };
     recorder.with(|history| history.pops.push(pop));
     Reaction::Status(status)
 }

@@ -371,23 +371,30 @@ impl<'a> Worker<'a> {
         let ended = self.recorder.clock.now();
         let write = Write { wish: Wish::Delete, via, sent, ended, outcome };
         let layout = self.nodes.layout();
-        let is_of_job = |owned: &&mut Owned| {
-            owned.tag == tag && !matches!(owned.wish, Some(Wish::Letter { .. }))
-        };
+        let is_of_job = |owned: &&mut Owned| owned.tag == tag;
         let all = self.owned.iter_mut().chain(&mut self.forgotten);
         for owned in all.filter(is_of_job) {
-            (owned.is_deleted, owned.is_handled) = (true, false);
-            owned.wish = Some(Wish::Delete);
+            let is_letter = matches!(owned.wish, Some(Wish::Letter { .. }));
             let mut write = write.clone();
-            self.recorder.with(|history| {
+            let is_done = self.recorder.with(|history| {
                 let writes = &mut history.timers[owned.number].writes;
-                // A job ends what its site has heard of.
-                let last = writes.last().filter(|last| layout.site(last.via) != layout.site(via));
-                if last.is_some() && write.outcome == Outcome::Acknowledged {
+                // A job ends what its site has heard of: also what a write without a tag has
+                // replaced at another site.
+                let last = writes.last().map(|last| layout.site(last.via));
+                let is_elsewhere = last.is_some_and(|site| site != layout.site(via));
+                if is_letter && !(is_elsewhere && writes.len() > 1) {
+                    return false;
+                }
+                if is_elsewhere && write.outcome == Outcome::Acknowledged {
                     write.outcome = Outcome::Unknown("a job of another site".to_owned());
                 }
                 writes.push(write);
+                true
             });
+            if is_done {
+                (owned.is_deleted, owned.is_handled) = (true, false);
+                owned.wish = Some(Wish::Delete);
+            }
         }
     }
 

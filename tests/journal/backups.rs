@@ -1,21 +1,25 @@
 //! Backups of a node that runs, and starts on them.
 
+use std::net::TcpStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 
+use kit::children::open_files;
 use kit::client::request;
 use kit::mounts::Mount;
 use kit::runner::Story;
+use kit::until::{PATIENCE, until};
 
 use super::full_disk::bulk;
-use super::harness::{Node, back_up, body};
+use super::harness::{Node, PATIENT, back_up, body};
 use super::restarts::{create_some, look};
 
 pub const STORIES: &[Story] = &[
     ("a_backup_right_after_a_start_has_what_was_read", after_start),
     ("a_backup_has_all_that_was_answered_before", while_it_runs),
     ("a_backup_is_made_beside_a_flood_of_requests", beside_a_flood),
+    ("a_backup_is_made_while_files_are_short", with_few_files),
     ("a_backup_to_a_disk_that_fails_says_so", to_a_failing_disk),
     ("a_backup_to_a_disk_that_does_not_answer_holds_up_no_write", to_a_stalled_disk),
 ];
@@ -107,6 +111,33 @@ fn beside_a_flood() {
     look(&node, &paths, &[]);
 }
 
+/// Connections to all listeners of a node that may open few files leave those that its files take:
+/// a backup by links, one to another file system, and a segment for what is written meanwhile.
+fn with_few_files() {
+    let mount = Mount::ext4(900);
+    let mut node = Node::alone();
+    node.starter = ["sh", "-c", "ulimit -n 96; exec \"$0\" \"$@\""].map(str::to_owned).to_vec();
+    node.start();
+    let paths = create_some(&node, 30);
+    let flood = |address| (0..200).map(move |_| TcpStream::connect(address).expect("it listens"));
+    let held: Vec<_> = flood(node.address).chain(flood(node.admin())).collect();
+    // Of a crowd that comes at once the node takes more for a moment, and closes them.
+    until("files to be free", PATIENCE, || (open_files(node.pid()) < 80).then_some(()));
+    let linked = node.folder().join("backup");
+    for to in [&linked, &mount.path.join("backup")] {
+        let (status, said) = node.back_up(to);
+        assert!(status.success(), "{said}\n{}", node.log());
+    }
+    drop(held);
+    let more = create_some(&node, 1);
+    for from in [&mount.path.join("backup"), &linked] {
+        restore(&mut node, from);
+        look(&node, &paths, &[]);
+        assert_eq!(node.request("GET", &more[0], "").status, 404, "it was made later");
+    }
+    node.kill();
+}
+
 fn to_a_failing_disk() {
     let mount = Mount::ext4(64);
     let mut node = Node::alone();
@@ -132,8 +163,7 @@ const SEGMENTS: usize = 4;
 fn to_a_stalled_disk() {
     let mount = Mount::ext4(900);
     let mut node = Node::alone();
-    // A busy machine makes no disk one that does not answer.
-    node.lines = "[journal]\nstall_ms = 60000\n".to_owned();
+    node.lines = PATIENT.to_owned();
     node.start();
     let paths = create_some(&node, 30);
     let frozen = mount.freeze();

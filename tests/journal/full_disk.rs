@@ -13,7 +13,7 @@ use kit::runner::Story;
 use kit::until::{PATIENCE, until};
 use serde_json::Value;
 
-use super::harness::{Node, body};
+use super::harness::{Node, PATIENT, body};
 use super::sink::Sink;
 
 pub const STORIES: &[Story] = &[
@@ -116,7 +116,11 @@ fn tell() -> bool {
 
 /// Leaves a node, which does not run, no room for another segment.
 fn fill(node: &Node, mount: &Mount) {
-    for made_ahead in &node.segments(0)[1..] {
+    let segments = node.segments(0);
+    let folder = segments[0].parent().expect("a shard's");
+    let files = fs::read_dir(folder).expect("a folder").map(|file| file.expect("one").path());
+    // A segment that was being made as the node was killed is removed at its next start.
+    for made_ahead in files.filter(|file| *file != segments[0]) {
         fs::remove_file(made_ahead).expect("nothing stands in it");
     }
     // All that is left, to the last page. An error means that it is full.
@@ -289,9 +293,6 @@ fn each_form() {
     forms.nothing_was_done(&node);
     node.kill();
 }
-
-/// A machine that is busy makes no disk one that does not answer.
-const PATIENT: &str = "[journal]\nstall_ms = 60000\n";
 
 /// A disk that does not answer is met in the same way. Pops of the calendar go on, each once.
 fn on_a_stalled_disk() {

@@ -16,6 +16,9 @@ use tempfile::TempDir;
 /// How many places a cluster has: 127.0.0.71 to 127.0.0.73.
 const PLACES: usize = 3;
 
+/// Lines of a configuration: a machine that is busy makes no disk one that does not answer.
+pub const PATIENT: &str = "[journal]\nstall_ms = 60000\n";
+
 /// A node. Dropping the value ends its process.
 pub struct Node {
     place: usize,

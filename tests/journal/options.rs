@@ -6,15 +6,17 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use kit::callbacks::{Callback, Reaction, serve};
+use kit::mounts::Mount;
 use kit::runner::Story;
 use kit::until::{PATIENCE, until};
 use serde_json::{Value, json};
 
-use super::harness::Node;
+use super::harness::{Node, PATIENT};
 
 pub const STORIES: &[Story] = &[
     ("what_the_original_does_not_have_survives_a_kill", survives),
     ("a_pop_in_back_off_is_tried_again_after_a_kill", tried_again),
+    ("a_policy_is_kept_while_the_disk_does_not_answer", on_a_stalled_disk),
     ("a_timer_of_the_calendar_goes_on_after_a_kill", calendar_goes_on),
 ];
 
@@ -157,6 +159,51 @@ fn tried_again() {
     await_end(&node, &timers[1]);
     assert_eq!((hourly.len(), server.seen("/quick").len()), (3, quick_before));
     node.stop();
+}
+
+/// Attempts and pauses are those of the policy while nothing can be written, none comes twice, and
+/// what became of each pop is on the disk when it answers again.
+fn on_a_stalled_disk() {
+    let mount = Mount::ext4(900);
+    let server = Server::start();
+    let mut node = Node::alone();
+    node.data = mount.path.join("data");
+    node.lines = PATIENT.to_owned();
+    node.start();
+    let create = |path: &str, retry: Value| {
+        let mut document = document(&server, path, json!({"interval": 0}));
+        document["callback"]["retry"] = retry;
+        node.create(&document.to_string())
+    };
+    let policy = |most: u64| json!({"max-attempts": most, "initial": 0.5, "max": 0.5, "jitter": 0});
+    let (lasting, ending) = (create("/lasting", policy(200)), create("/ending", policy(8)));
+    server.await_callbacks("/ending", 1);
+    let frozen = mount.freeze();
+    server.await_callbacks("/ending", 8);
+    let letter = ending.replace("/timers/", "/dead-letters/");
+    let has_letter = |node: &Node| node.request("GET", &letter, "").status == 200;
+    until("the letter", PATIENCE, || has_letter(&node).then_some(()));
+    server.is_well.store(true, SeqCst);
+    await_end(&node, &lasting);
+    drop(frozen);
+    for path in ["/lasting", "/ending"] {
+        let seen = server.seen(path);
+        let attempts: Vec<_> = seen.iter().map(|one| one.header("X-Attempt").to_owned()).collect();
+        let wanted: Vec<_> = (1..=seen.len()).map(|attempt| attempt.to_string()).collect();
+        assert_eq!(attempts, wanted, "{path}");
+        let pauses = seen.windows(2).map(|two| two[1].at - two[0].at);
+        let pauses: Vec<_> = pauses.collect();
+        assert!(pauses.iter().all(|pause| *pause >= Duration::from_millis(495)), "{pauses:?}");
+    }
+    let before = ["/lasting", "/ending"].map(|path| server.seen(path).len());
+    // Once this is answered, what came before it is on the disk.
+    node.create(&document(&server, "/far", json!({"interval": 3_600})).to_string());
+    node.kill();
+    node.start();
+    assert_eq!(node.request("GET", &lasting, "").status, 404, "it was taken");
+    assert!(has_letter(&node), "it was given up");
+    assert_eq!(["/lasting", "/ending"].map(|path| server.seen(path).len()), before);
+    node.kill();
 }
 
 /// What came while no process ran is made up for, under the next numbers. A pop that the process

@@ -1,5 +1,6 @@
 //! One server and its file.
 
+use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ pub const STORIES: &[Story] = &[
     ("values_go_on_after_every_kind_of_restart", values_go_on_after_every_restart),
     ("a_file_that_cannot_be_written_stops_timestamps", a_file_that_cannot_be_written),
     ("a_full_disk_stops_timestamps_until_there_is_room", a_full_disk),
+    ("bounds_are_stored_while_files_are_short", few_files),
     ("a_server_does_not_start_on_a_file_that_it_cannot_trust", files_that_cannot_be_trusted),
 ];
 
@@ -132,6 +134,36 @@ fn a_full_disk() {
     is_logged(&mut server, "No space left on device");
     std::fs::remove_file(&filler).expect("there");
     checker.await_reply(stopped, START);
+    checker.finish();
+}
+
+/// Connections to all listeners of a server that may open few files leave those that a bound takes.
+fn few_files() {
+    let folder = folder();
+    let file = init(&folder.path().join("timestamp"));
+    let binary = env!("CARGO_BIN_EXE_chronos");
+    let starter = ["sh", "-c", "ulimit -n 80; exec \"$@\"", "sh", binary];
+    let arguments = ["--file", &*file, "--window-ms", "200"];
+    let mut server = Server::new(folder.path(), "log", &arguments).started_by(&starter);
+    server.start();
+    let checker = Checker::of(&[server.address]);
+    checker.await_reply(Instant::now(), START);
+    let flood: Vec<_> = [server.address, server.admin]
+        .map(|address| (0..200).map(move |_| TcpStream::connect(address).expect("it listens")))
+        .into_iter()
+        .flatten()
+        .collect();
+    // Of a crowd that comes at once the server takes more for a moment, and closes them.
+    let pid = server.process().pid();
+    until("files to be free", START, || (children::open_files(pid) < 70).then_some(()));
+    let failed = server.count("store_errors");
+    for _ in 0..5 {
+        let bound = stored(&file);
+        until("a value above the bound", START, || (checker.highest() > bound).then_some(()));
+    }
+    assert_eq!(server.count("store_errors"), failed, "{}", server.process().logged());
+    drop(flood);
+    server.stop();
     checker.finish();
 }
 

@@ -19,7 +19,8 @@ pub const START: Duration = Duration::from_secs(60);
 pub struct Server {
     /// The address of the Thrift listener.
     pub address: SocketAddr,
-    admin: SocketAddr,
+    /// The address of the admin API.
+    pub admin: SocketAddr,
     /// Words before the binary's name.
     starter: Vec<String>,
     environment: Vec<(String, String)>,

@@ -51,6 +51,8 @@ pub struct Server {
 
 /// What a server is made with.
 pub struct Setup<'a> {
+    /// Where it listens.
+    pub at: SocketAddr,
     /// Its certificate.
     pub identity: &'a Identity,
     /// The versions that it speaks.
@@ -67,7 +69,8 @@ impl<'a> Setup<'a> {
     pub fn of(identity: &'a Identity) -> Setup<'a> {
         let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
         let versions = rustls::ALL_VERSIONS;
-        Setup { identity, versions, asks: None, answer, then: Then::GoesOn }
+        let at = SocketAddr::from(([127, 0, 0, 1], 0));
+        Setup { at, identity, versions, asks: None, answer, then: Then::GoesOn }
     }
 
     pub fn start(self) -> Server {
@@ -88,7 +91,7 @@ impl<'a> Setup<'a> {
         let certificate = certificate.expect("a certificate");
         let mut config = builder.with_single_cert(vec![certificate], key).expect("they fit");
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let listener = TcpListener::bind(self.at).expect("a free port");
         let address = listener.local_addr().expect("bound");
         let (seen, config) = (Arc::<Mutex<Seen>>::default(), Arc::new(config));
         let all = Arc::clone(&seen);

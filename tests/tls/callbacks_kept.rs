@@ -1,7 +1,7 @@
 //! `https` callbacks beside other parts of a node: they are signed, and their timers survive a
 //! restart and the death of a node.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -54,6 +54,53 @@ fn receivers_take_what_is_signed_over_tls() {
             assert!(!is_taken(SECRET, &changed), "another body");
         }
     });
+}
+
+/// A host is believed for its certificate, wherever its name leads: what answers where the name leads
+/// now, and cannot show that it is the host, is told nothing, whatever session the node has kept.
+#[test]
+fn a_host_that_moves_is_believed_for_its_certificate() {
+    const NAME: &str = "moves.example";
+    let (authority, other) = (Authority::new(), Authority::new());
+    let of_host = |authority: &Authority| {
+        let name = rcgen::SanType::DnsName(NAME.try_into().expect("a name"));
+        authority.sign_as(|parameters| parameters.subject_alt_names = vec![name])
+    };
+    let hosts = [39, 40, 41, 42].map(|last| IpAddr::from([127, 0, 0, last]));
+    let port = free_port(&hosts);
+    let identities =
+        [of_host(&authority), authority.server(), of_host(&other), of_host(&authority)];
+    let started =
+        |(identity, host)| Setup { at: SocketAddr::new(host, port), ..Setup::of(identity) }.start();
+    let servers: Vec<Server> = identities.iter().zip(hosts).map(started).collect();
+    let files = Files::new(&authority.server());
+    files.write("ca.pem", &authority.pem(), 0o644);
+    let names = files.path("names.json");
+    let lead_to = |host: IpAddr| {
+        let record = format!("[{{\"rrtype\":\"A\",\"targets\":[\"{host}\"]}}]");
+        let text = format!("{{\"hostnames\":[{{\"name\":\"{NAME}\",\"records\":{record}}}]}}");
+        std::fs::write(&names, text).expect("written");
+    };
+    lead_to(hosts[0]);
+    let ca = files.path("ca.pem");
+    let lines = format!("[callbacks]\nca = '{}'\ngive_up_ms = 0", ca.display());
+    let node = Node::start_by_names(&files.config(&lines), &names);
+    let came = |place: usize| servers[place].with(|seen| seen.callbacks.len());
+    let callback = || pop(&node, &servers[0].uri(NAME, "/"));
+    callback();
+    node.await_metric("chronos_pops_delivered_total", 1);
+    for (place, metric) in [
+        (1, "chronos_callbacks_tls_wrong_name_total"),
+        (2, "chronos_callbacks_tls_unknown_authority_total"),
+    ] {
+        node.change_names(|| lead_to(hosts[place]));
+        callback();
+        node.await_metric(metric, 1);
+    }
+    node.change_names(|| lead_to(hosts[3]));
+    callback();
+    node.await_metric("chronos_pops_delivered_total", 2);
+    assert_eq!([0, 1, 2, 3].map(came), [1, 0, 0, 1]);
 }
 
 /// Tells a story again that a slow machine has broken: its timers came due before their node ended.

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -100,6 +101,14 @@ impl Node {
         node
     }
 
+    /// Starts a node for which names lead where this file says.
+    pub fn start_by_names(config: &str, names: &Path) -> Node {
+        let file = config_file(config);
+        let mut command = command(&file, config);
+        command.arg("--dns-config-file").arg(names);
+        Node::run(command, file, config)
+    }
+
     /// Starts a node with this address, which may be open to nobody or to nodes alone.
     pub fn start_at(config: &str, listen: SocketAddr) -> Node {
         let file = config_file(config);
@@ -159,13 +168,22 @@ impl Node {
         self.change(told, || {});
     }
 
+    /// Changes where names lead.
+    pub fn change_names(&self, change: impl FnOnce()) {
+        self.signalled("USR2", "names that lead elsewhere are read", change);
+    }
+
     /// Changes files, sends SIGHUP and waits until the node has logged `told` once more: it may
     /// have noticed by itself.
     pub fn change(&self, told: &str, change: impl FnOnce()) {
+        self.signalled("HUP", told, change);
+    }
+
+    fn signalled(&self, name: &str, told: &str, change: impl FnOnce()) {
         let count = |logged: String| logged.matches(told).count();
         let before = count(self.logged());
         change();
-        assert!(signal(self.process.id(), "HUP").success());
+        assert!(signal(self.process.id(), name).success());
         let what = format!("`{told}` in the log");
         kit::until::until(&what, PATIENCE, || (count(self.logged()) > before).then_some(()));
     }

@@ -13,7 +13,7 @@ use crate::control::http_client::{is_over_tls, place_in};
 const ASKED_MAX: usize = 512;
 
 /// What one node says of itself and its cluster.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct NodeReport {
     /// The admin address at which the node was asked.
     pub admin: String,
@@ -214,18 +214,10 @@ pub(super) fn survey_of(documents: &[Value]) -> Survey {
     let report = |document: &Value| {
         let members = document["members"].as_array().into_iter().flatten();
         let report = NodeReport {
-            admin: String::new(),
             name: text(&document["name"]),
-            lists: Lists::default(),
-            fixed: None,
             believed: members.map(|it| (text(&it["name"]), text(&it["liveness"]))).collect(),
-            is_running: false,
-            seen: 0,
-            total: 0,
-            misplaced: 0,
-            moved: 0,
-            timers: 0,
             document: document.clone(),
+            ..NodeReport::default()
         };
         (text(&document["name"]), report)
     };
@@ -285,24 +277,13 @@ mod tests {
     }
 
     fn report(name: &str, nodes: &[&str]) -> (String, NodeReport) {
-        let lists = Lists {
-            nodes: nodes.iter().map(|&name| name.to_owned()).collect(),
-            joining: Vec::new(),
-            leaving: Vec::new(),
-        };
+        let nodes = nodes.iter().map(|&name| name.to_owned()).collect();
+        let lists = Lists { nodes, ..Lists::default() };
         let report = NodeReport {
             admin: format!("at {name}"),
             name: name.to_owned(),
             lists,
-            fixed: None,
-            believed: Vec::new(),
-            is_running: false,
-            seen: 0,
-            total: 0,
-            misplaced: 0,
-            moved: 0,
-            timers: 0,
-            document: Value::Null,
+            ..NodeReport::default()
         };
         (name.to_owned(), report)
     }

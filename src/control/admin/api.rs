@@ -141,14 +141,18 @@ impl AdminState {
 }
 
 /// Serves until the future is dropped. Must run inside the control thread's runtime. `acceptor`:
-/// what connections over TLS are accepted with.
-pub(crate) async fn serve(doors: AdminDoors, acceptor: Option<SharedAcceptor>, state: AdminState) {
+/// what connections over TLS are accepted with; `most`: how many connections each door holds.
+pub(crate) async fn serve(
+    doors: AdminDoors,
+    (acceptor, most): (Option<SharedAcceptor>, usize),
+    state: AdminState,
+) {
     let AdminDoors { plain, secure } = doors;
     let tags = Arc::clone(&state.tags);
     let over_tls = AdminState { guard: Arc::new(state.guard.over_tls()), ..state.clone() };
     let serve = |listener: Option<TcpListener>, acceptor, state| async move {
         let Some(listener) = listener else { return };
-        let listener = AdminListener::new(listener, acceptor, TIMES);
+        let listener = AdminListener::new(listener, acceptor, TIMES, most);
         // Ends only on a listener's error, and this listener has none: it retries.
         let router = router(state).into_make_service_with_connect_info::<Seen>();
         let _ = axum::serve(listener, router).await;
@@ -400,7 +404,7 @@ mod tests {
                     process,
                     ..AdminState::of(view, 1_000, &[], SharedTokens::default())
                 };
-                let listener = AdminListener::new(listener, None, times);
+                let listener = AdminListener::new(listener, None, times, 64);
                 let router = router(state).into_make_service_with_connect_info::<Seen>();
                 let _ = axum::serve(listener, router).await;
             });

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -22,9 +22,16 @@ const BEGIN_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 struct Run {
     directory: PathBuf,
+    since: Instant,
     written: Arc<Written>,
     /// `None`: it goes on.
     outcome: Option<Result<BackedUp, String>>,
+}
+
+impl Run {
+    fn seconds(&self) -> u64 {
+        self.since.elapsed().as_secs()
+    }
 }
 
 /// Takes orders for backups, and knows what became of the last one.
@@ -67,12 +74,14 @@ impl BackupBoard {
     /// Notes that a backup begins, unless another one goes on. Returns the one before it, too.
     fn note(&self, directory: &Path) -> Result<(Arc<Written>, Option<Run>), BackupError> {
         let mut run = self.lock();
-        if run.as_ref().is_some_and(|run| run.outcome.is_none()) {
-            return Err(BackupError::Busy);
+        if let Some(run) = run.as_ref().filter(|run| run.outcome.is_none()) {
+            let (directory, seconds) = (run.directory.display().to_string(), run.seconds());
+            return Err(BackupError::Running { directory, seconds });
         }
         let written = Arc::new(Written::default());
         let (directory, outcome) = (directory.to_owned(), None);
-        let former = run.replace(Run { directory, written: Arc::clone(&written), outcome });
+        let since = Instant::now();
+        let former = run.replace(Run { directory, since, written: Arc::clone(&written), outcome });
         Ok((written, former))
     }
 
@@ -90,7 +99,7 @@ impl BackupBoard {
         Some(match &run.outcome {
             None => json!({
                 "directory": directory, "state": "running", "bytes": bytes,
-                "bytes-total": run.written.all.load(Relaxed),
+                "bytes-total": run.written.all.load(Relaxed), "seconds": run.seconds(),
             }),
             Some(Ok(made)) => json!({
                 "directory": directory, "state": "done", "bytes": made.bytes,
@@ -117,10 +126,13 @@ mod tests {
         let board = BackupBoard::default();
         assert_eq!(board.document(), None);
         let (written, _) = board.note(Path::new("/a")).expect("none runs");
-        assert!(matches!(board.note(Path::new("/b")), Err(BackupError::Busy)));
+        let refused = board.note(Path::new("/b")).expect_err("one at a time").to_string();
+        assert!(refused.contains("another backup, to /a, is being made for 0 s"), "{refused}");
         written.all.store(10, Relaxed);
         written.bytes.store(4, Relaxed);
-        let running = json!({"directory": "/a", "state": "running", "bytes": 4, "bytes-total": 10});
+        let running = json!({
+            "directory": "/a", "state": "running", "bytes": 4, "bytes-total": 10, "seconds": 0,
+        });
         assert_eq!(board.document(), Some(running));
         board.end(Err("no room".to_owned()));
         let failed = json!({"directory": "/a", "state": "failed", "bytes": 4, "error": "no room"});

@@ -1,8 +1,9 @@
 //! The connections of the admin API. Every connection is accepted at once, and 64 are held at a
-//! time. When all 64 are taken, the oldest connection that has sent no request yet is closed for
-//! the next one. So a client that connects and keeps silent holds up nobody, least of all the
-//! supervisor that asks for `/healthz`. Over TLS a handshake is part of its connection: it has the
-//! time of the head, and its connection has sent no request yet.
+//! time, or fewer where the process may open few files: clients of this API leave to timers and
+//! timestamps the files that these take. When all are taken, the oldest connection that has sent no
+//! request yet is closed for the next one. So a client that connects and keeps silent holds up
+//! nobody, least of all the supervisor that asks for `/healthz`. Over TLS a handshake is part of
+//! its connection: it has the time of the head, and its connection has sent no request yet.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -25,9 +26,6 @@ use crate::control::shared::Shared;
 use crate::control::tls_stream::TlsStream;
 use crate::tls::acceptor::Acceptor;
 
-/// Connections held at a time. With the HTTP library's read buffer of at most 400 KiB each, hostile
-/// clients hold at most 25 MiB.
-pub(crate) const CONNECTIONS_MAX: usize = 64;
 /// Pause after a failed accept (out of file descriptors), so that the control thread does not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -62,8 +60,8 @@ const HANDSHAKE_PAUSE: Duration = Duration::from_millis(5);
 const FAILURES_EVERY: Duration = Duration::from_secs(60);
 
 /// The connections held, the oldest first.
-#[derive(Default)]
 struct Table {
+    most: usize,
     connections: VecDeque<OpenConnection>,
     next: u64,
     /// Clients that have failed in TLS since the last line of the log, and when that was.
@@ -81,10 +79,14 @@ struct OpenConnection {
 }
 
 impl Table {
+    fn new(most: usize) -> Self {
+        Self { most, connections: VecDeque::new(), next: 0, failures: 0, told: None }
+    }
+
     /// Enters a connection and makes room for it. Returns its number and the receiver that resolves
     /// when its entry is dropped.
     fn insert(&mut self) -> (u64, oneshot::Receiver<()>) {
-        while self.connections.len() >= CONNECTIONS_MAX {
+        while self.connections.len() >= self.most {
             self.let_go();
         }
         let (keep, kept) = oneshot::channel();
@@ -133,13 +135,16 @@ fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
 }
 
 impl AdminListener {
-    /// A listener for connections over TLS, or for plain ones without an acceptor.
+    /// A listener for connections over TLS, or for plain ones without an acceptor. It holds
+    /// `most` connections.
     pub(super) fn new(
         listener: TcpListener,
         acceptor: Option<SharedAcceptor>,
         times: Times,
+        most: usize,
     ) -> Self {
-        Self { listener, acceptor, resume: Instant::now(), times, table: Arc::default() }
+        let table = Arc::new(Mutex::new(Table::new(most)));
+        Self { listener, acceptor, resume: Instant::now(), times, table }
     }
 
     /// Accepts the next connection of the socket.
@@ -367,8 +372,9 @@ mod tests {
 
     #[test]
     fn the_oldest_that_is_silent_goes_first() {
-        let mut table = Table::default();
-        let mut kept: Vec<_> = (0..CONNECTIONS_MAX).map(|_| table.insert()).collect();
+        const MOST: usize = 5;
+        let mut table = Table::new(MOST);
+        let mut kept: Vec<_> = (0..MOST).map(|_| table.insert()).collect();
         let is_gone = |one: &mut (u64, oneshot::Receiver<()>)| {
             one.1.try_recv() == Err(oneshot::error::TryRecvError::Closed)
         };
@@ -384,7 +390,7 @@ mod tests {
         others.into_iter().for_each(|number| table.has_asked(number));
         table.insert();
         assert!(is_gone(&mut kept[0]), "all have asked");
-        assert_eq!(table.connections.len(), CONNECTIONS_MAX);
+        assert_eq!(table.connections.len(), MOST);
     }
 
     #[test]

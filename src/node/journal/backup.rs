@@ -9,6 +9,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,7 +17,7 @@ use std::sync::{Arc, Weak};
 
 use crate::journal::SegmentNumber;
 use crate::node::journal::directory::{
-    DESTINATIONS, DataDirectory, Generation, INCOMPLETE, NODE, SNAPSHOT, ShardDirectory,
+    DESTINATIONS, DataDirectory, GOAL, Generation, INCOMPLETE, NODE, SNAPSHOT, ShardDirectory,
 };
 use crate::ring::sync_directory;
 
@@ -26,6 +27,18 @@ pub enum BackupError {
     /// Another one is being made.
     #[error("another backup is being made; try again when it is done")]
     Busy,
+    /// Another one was asked for before, and has not ended.
+    #[error(
+        "another backup, to {directory}, is being made for {seconds} s; try again when it is done. \
+         GET /backup tells how far it is. If its disk does not answer, it ends when the disk does, \
+         or when the node is restarted"
+    )]
+    Running {
+        /// Where it goes to.
+        directory: String,
+        /// How long it has taken so far.
+        seconds: u64,
+    },
     /// The journal moves to another number of cores.
     #[error(
         "the journal is being written for another number of cores since the start; try again in a \
@@ -205,9 +218,16 @@ impl Snapshot {
         Ok(())
     }
 
+    /// Notes what is to be removed if the process ends before the backup does. A data directory
+    /// without room for this note may have a backup all the same.
+    pub fn note_goal(&self, target: &Target) {
+        let _ = fs::write(self.path.join(GOAL), target.unfinished.as_os_str().as_bytes());
+    }
+
     /// Writes the backup. Takes as long as the disk of the target takes.
     pub fn write_to(self, target: &Target, written: &Written) -> Result<BackedUp, BackupError> {
         written.all.store(self.bytes, Relaxed);
+        self.note_goal(target);
         let to = &target.unfinished;
         if to.exists() {
             fs::remove_dir_all(to).map_err(failed("remove", to))?;

@@ -16,11 +16,15 @@
 //! disappears as a whole, by a rename: half a generation could bring back a timer whose end stood
 //! in the other half. Names that this file does not make are ignored.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use tracing::warn;
 
 use super::aside::DAMAGED;
 use super::identity::{FORMAT, NoIdentity, identity_of, text_of};
@@ -40,6 +44,8 @@ pub const DESTINATIONS: &str = "destinations";
 pub const INCOMPLETE: &str = "incomplete";
 /// The directory that a backup is made from while it is under way.
 pub const SNAPSHOT: &str = "snapshot";
+/// A file in it that names what there is of the backup until it is whole.
+pub const GOAL: &str = "goal";
 const NODE_ASIDE: &str = "node.toml.tmp";
 const LOCK: &str = "lock";
 const SEGMENT: &str = ".segment";
@@ -51,6 +57,8 @@ const BEGUN: &str = ".tmp";
 const ENDED: &str = ".removed";
 /// Longest `node.toml` that is read. Its lines take less than 1 KiB.
 const NODE_BYTES_MAX: u64 = 4_096;
+/// Longest name of a path.
+const PATH_BYTES_MAX: u64 = 4_096;
 /// Highest number of a segment. A segment each microsecond takes 8 years to get there, and sums of
 /// a few numbers do not overflow.
 const SEGMENT_NUMBER_MAX: u64 = 1 << 48;
@@ -397,10 +405,28 @@ impl DataDirectory {
         (0..generation.shards).map(move |shard| self.shard(generation, shard))
     }
 
+    /// What there is of a backup that was being written as the process ended.
+    fn cut_off(&self) -> Option<PathBuf> {
+        let goal = open_at_once(&self.path.join(SNAPSHOT).join(GOAL)).ok()?;
+        let mut name = Vec::new();
+        goal.take(PATH_BYTES_MAX).read_to_end(&mut name).ok()?;
+        Some(OsString::from_vec(name).into())
+    }
+
     /// Removes what a start, an end of a generation, or a backup left behind when it was cut off.
     fn clear_leftovers(&self) -> Result<(), DataDirectoryError> {
         for found in names_in(&self.path)? {
             let stem = found.strip_suffix(BEGUN).or_else(|| found.strip_suffix(ENDED));
+            if found == SNAPSHOT
+                && let Some(unfinished) = self.cut_off()
+            {
+                // It may be on a disk that does not answer, which holds up no start.
+                let name = unfinished.display();
+                warn!(
+                    "a backup was cut off as the node ended. {name} is what there is of it: remove \
+                     it, or make the backup again under its name"
+                );
+            }
             if found == SNAPSHOT || stem.and_then(Generation::of_name).is_some() {
                 remove(&self.path.join(found))?;
             }

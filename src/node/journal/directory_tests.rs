@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use crate::node::journal::backup::{Snapshot, Target};
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder")
@@ -261,4 +262,21 @@ fn files_that_others_may_read_are_closed_to_them_and_what_is_not_ours_stays() {
     }
     assert!(others.iter().all(|path| mode(path) == 0o664));
     assert_eq!(mode(&shard) & 0o700, 0o700, "directories stay as they are");
+}
+
+#[test]
+fn what_is_left_of_a_backup_that_was_cut_off_is_known_at_the_next_start() {
+    let (folder, elsewhere) = (folder(), folder());
+    let data = node(folder.path());
+    assert_eq!(data.cut_off(), None);
+    let generation = data.begin_generation(1).expect("begun");
+    let target = Target::take(&elsewhere.path().join("backup"), folder.path()).expect("new");
+    let snapshot = Snapshot::begin(&data, generation).expect("made");
+    assert_eq!(data.cut_off(), None, "nothing was written");
+    snapshot.note_goal(&target);
+    assert_eq!(data.cut_off(), Some(elsewhere.path().join("backup.unfinished")));
+    // As if the process ended here.
+    std::mem::forget((snapshot, target));
+    drop(data);
+    assert_eq!(node(folder.path()).cut_off(), None, "it is told once");
 }

@@ -2,7 +2,7 @@
 //! with each callback.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
@@ -22,6 +22,8 @@ pub struct Callback {
     pub at: Instant,
     /// The number of the connection that brought the callback, from 0.
     pub connection: usize,
+    /// The address that the connection comes from.
+    pub from: IpAddr,
     /// Request line and headers with the empty line.
     pub head: String,
     /// The path of the request line.
@@ -112,6 +114,8 @@ fn serve_one(
     connections: &Connections,
     react: &dyn Fn(&Callback) -> Reaction,
 ) {
+    // A connection may be broken before it is looked at. It brings nothing then.
+    let from = stream.peer_addr().map_or(IpAddr::from([0; 4]), |peer| peer.ip());
     let connection = connections.made.fetch_add(1, SeqCst);
     let open = connections.open.fetch_add(1, SeqCst) + 1;
     connections.open_max.fetch_max(open, SeqCst);
@@ -120,7 +124,7 @@ fn serve_one(
     let _ = stream.set_nodelay(true);
     let mut buffer = Vec::new();
     while let Ok(message) = read_message(&mut stream, &mut buffer) {
-        let reaction = react(&callback_of(message, connection));
+        let reaction = react(&callback_of(message, connection, from));
         if !carry_out(&mut stream, reaction) {
             break;
         }
@@ -129,11 +133,11 @@ fn serve_one(
     connections.open.fetch_sub(1, SeqCst);
 }
 
-fn callback_of(message: Message, connection: usize) -> Callback {
+fn callback_of(message: Message, connection: usize, from: IpAddr) -> Callback {
     assert!(message.header("Content-Length").is_some(), "callbacks have a length");
     let path = message.head.split(' ').nth(1).expect("a request line").to_owned();
     let Message { head, body } = message;
-    Callback { at: Instant::now(), connection, head, path, body }
+    Callback { at: Instant::now(), connection, from, head, path, body }
 }
 
 /// Carries out a reaction. Returns whether the connection goes on. An error means that the node

@@ -80,6 +80,11 @@ impl Tied for Command {
     }
 }
 
+/// How many files a process has open.
+pub fn open_files(pid: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").count()
+}
+
 /// Sends a signal by name. The status says whether there was a process to take it.
 pub fn signal(pid: u32, name: &str) -> ExitStatus {
     Command::new("kill").args(["-s", name, &pid.to_string()]).status().expect("kill runs")
