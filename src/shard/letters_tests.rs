@@ -460,14 +460,13 @@ fn versions_of_letters_lie_just_above_those_of_their_timers() {
 
 #[test]
 fn a_letter_tells_how_the_last_attempt_failed() {
-    let outcomes: [(fn(usize, u64) -> CallbackOutcome, Failure); 3] = [
-        (|_, _| CallbackOutcome::Unreachable, Failure::Unreachable),
-        (|_, _| CallbackOutcome::TimedOut, Failure::TimedOut),
-        (|_, _| CallbackOutcome::Rejected, Failure::Status),
-    ];
-    for (outcome, failure) in outcomes {
+    for failure in [Failure::Unreachable, Failure::TimedOut, Failure::Status] {
         let mut cluster = failing(1);
-        cluster.outcome = outcome;
+        cluster.outcome = match failure {
+            Failure::Unreachable => |_, _| CallbackOutcome::Unreachable,
+            Failure::TimedOut => |_, _| CallbackOutcome::TimedOut,
+            _ => |_, _| CallbackOutcome::Rejected,
+        };
         let id = cluster.create_with(0, (1, 1), 1, &with_policy());
         cluster.pass_to(20_000);
         let view = shown(&mut cluster, 0, id);

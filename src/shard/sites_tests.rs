@@ -211,7 +211,7 @@ fn a_rank_that_says_nothing_may_be_at_a_pop_unless_it_lives_or_is_dead() {
             takes_doubtful: false,
         };
         let mut outbox = Outbox::default();
-        let (of, told) = ((FROM, asked), (waiting, result.clone()));
+        let (of, told) = ((FROM, asked), (waiting, result));
         here.shard.rank_answered(now(0), of, told, &mut outbox);
         let replies: Vec<_> = outbox.replies.into_iter().map(|reply| reply.answer).collect();
         assert_eq!(replies, [says(answer)], "{liveness:?} {result:?}");

@@ -224,6 +224,11 @@ impl Bytes for Pieces<'_> {
     }
 }
 
+/// One range of blocks.
+fn only(blocks: Range<u32>) -> Vec<Range<u32>> {
+    std::iter::once(blocks).collect()
+}
+
 /// What was read.
 #[derive(Default)]
 struct Seen {
@@ -344,7 +349,7 @@ fn a_segment_without_a_beginning_is_told_and_the_rest_of_it_is_read() {
     let (report, seen) = shelf.read();
     assert_eq!(report.flaws, [Flaw::Beheaded(number(2))]);
     assert_eq!(seen.ids, [1, 2, 3, 4, 5, 6, 7]);
-    assert_eq!(report.segments[1].report.damaged, [0..1]);
+    assert_eq!(report.segments[1].report.damaged, only(0..1));
     assert!(report.is_damaged());
 }
 
@@ -354,17 +359,17 @@ fn the_last_write_may_be_torn_and_no_other() {
     shelf.damage(2, 3);
     let (report, seen) = shelf.read();
     assert!(!report.is_damaged(), "nobody was told that write 6 was done: {report:?}");
-    assert_eq!((seen.ids.len(), &report.segments[1].report.torn[..]), (5, &[3..4][..]));
+    assert_eq!((seen.ids.len(), &report.segments[1].report.torn[..]), (5, &only(3..4)[..]));
     // One that a later write follows was done.
     shelf.damage(1, 2);
     let (report, seen) = shelf.read();
     assert_eq!(seen.ids, [1, 3, 4, 5]);
-    assert_eq!(report.segments[0].report.damaged, [2..3]);
+    assert_eq!(report.segments[0].report.damaged, only(2..3));
     assert!(report.is_damaged() && report.segments[0].is_damaged());
     // The last one before the end of a segment was done, too, as the next segment tells.
     let mut shelf = Shelf::of_writes(6);
     shelf.damage(1, 3);
-    assert_eq!(shelf.read().0.segments[0].report.damaged, [3..4]);
+    assert_eq!(shelf.read().0.segments[0].report.damaged, only(3..4));
 }
 
 #[test]
@@ -381,7 +386,7 @@ fn the_last_write_before_a_restart_may_be_torn() {
     let (report, seen) = shelf.read();
     assert_eq!(seen.ids, [1, 3, 5, 6]);
     let damaged = report.segments.iter().find(|read| read.is_damaged()).expect("one is damaged");
-    assert_eq!((damaged.file.number, &damaged.report.damaged[..]), (number(4), &[2..3][..]));
+    assert_eq!((damaged.file.number, &damaged.report.damaged[..]), (number(4), &only(2..3)[..]));
 }
 
 #[test]
@@ -471,7 +476,7 @@ fn a_later_segment_without_a_beginning_is_read_if_it_has_pages() {
     let (report, seen) = shelf.read();
     assert_eq!(seen.ids, [1, 2, 3, 4, 5]);
     assert_eq!(report.segments.len(), 2);
-    assert_eq!(report.segments[1].report.damaged, [0..1], "write 5 follows");
+    assert_eq!(report.segments[1].report.damaged, only(0..1), "write 5 follows");
     // Its only write is torn, and with it what says whether a restart lies before.
     let mut shelf = Shelf::of_writes(4);
     shelf.damage(2, 0);
