@@ -267,6 +267,13 @@ mod tests {
     }
 
     #[test]
+    fn refused_requests_are_counted_by_their_limit() {
+        let quota = quota("timers=1");
+        (0..3).for_each(|_| quota.note_timer_refused());
+        assert_eq!(quota.refused(), RefusedRequests { timers: 3, ..RefusedRequests::default() });
+    }
+
+    #[test]
     fn any_rate_is_kept() {
         for rate in [1, 2, 7, 999, 5_000, 999_999, CREATES_PER_SECOND_MAX] {
             let quota = quota(&format!("creates_per_s={rate}"));

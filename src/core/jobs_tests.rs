@@ -260,3 +260,102 @@ fn a_delete_that_is_refused_each_time_is_tried_as_often_as_is_said() {
     assert_eq!(tried, 1 + TRIES_MAX);
     assert_eq!(numbers(&world.report(id)), (JobState::Done, [1, 0, 1]));
 }
+
+#[test]
+fn a_job_that_is_stopped_begins_no_further_delete_of_its_page() {
+    let mut world = World::new(0..200);
+    let id = world.begin("a").expect("room");
+    (0..2).for_each(|_| world.turn(|_, _| None));
+    assert_eq!(world.report(id).deleted, 64, "of a page of 200");
+    assert_eq!(world.jobs.next_wake(), Some(Tick(world.now_ms)), "the next tick has more");
+    world.table.part(2, &JobsAsk { job: Some(id), is_stop: true });
+    world.run(|_, _| None);
+    assert_eq!(numbers(&world.report(id)), (JobState::Stopped, [200, 64, 0]));
+}
+
+#[test]
+fn a_job_of_one_page_asks_for_it_once_and_waits_for_its_answers() {
+    let mut world = World::new(0..3);
+    world.begin("a").expect("room");
+    let (now, mut orders) = (world.now(), Vec::new());
+    assert_eq!(world.jobs.next_wake(), Some(now.mono.tick_floor()));
+    world.jobs.tick(now, OWN, &mut world.table, &mut orders);
+    let Some(JobOrder::List(from, query)) = orders.pop() else { panic!("a page") };
+    assert_eq!(world.jobs.next_wake(), None, "the page wakes the core");
+    let page = Answer::Internal(Box::new(Internal::List(world.page(&query))));
+    world.jobs.take(now, &mut world.table, Reply::at_once(from, page));
+    world.jobs.tick(now, OWN, &mut world.table, &mut orders);
+    assert_eq!((orders.len(), world.jobs.next_wake()), (3, None), "answers wake the core");
+    for order in orders.drain(..) {
+        let JobOrder::Delete(to, Conditional { target: Target { id, .. }, .. }) = order else {
+            panic!("a delete")
+        };
+        let done = Answer::Done { id, factor: 1, filter: 0 };
+        world.jobs.take(now, &mut world.table, Reply::at_once(to, done));
+    }
+    assert!(world.jobs.is_empty(), "nothing was refused, so nothing is asked again");
+}
+
+#[test]
+fn deletes_of_a_tick_are_bounded_however_often_the_core_turns() {
+    let mut world = World::new(0..250);
+    world.begin("a").expect("room");
+    world.turn(|_, _| None);
+    let (now, mut orders) = (world.now(), Vec::new());
+    (0..3).for_each(|_| world.jobs.tick(now, OWN, &mut world.table, &mut orders));
+    assert_eq!(orders.len(), DELETES_PER_TICK);
+}
+
+#[test]
+fn only_a_refusal_makes_a_pause_and_each_pause_is_twice_as_long() {
+    // A timer that always changes is looked at again at once.
+    let mut world = World::new([5]);
+    let id = world.begin("a").expect("room");
+    world.run(|_, _| Some(Refusal::Unmet));
+    assert!(world.now_ms < 1_000 + PAUSE_MS, "{}", world.now_ms);
+    assert_eq!(numbers(&world.report(id)), (JobState::Done, [1, 0, 1]));
+    let mut world = World::new([5]);
+    world.begin("a").expect("room");
+    let mut at_ms = Vec::new();
+    world.run(|world, _| {
+        at_ms.push(world.now_ms);
+        Some(Refusal::NoReplica)
+    });
+    let pauses = at_ms.windows(2).map(|two| (two[1] - two[0]) / PAUSE_MS);
+    assert_eq!(pauses.collect::<Vec<_>>(), [1, 2, 4, 8, 16, 32]);
+    // Both kinds count as failed in the end.
+    let mut world = World::new([5, 6]);
+    let id = world.begin("a").expect("room");
+    world.run(|_, id| Some(if id == 5 { Refusal::Unmet } else { Refusal::NoReplica }));
+    assert_eq!(numbers(&world.report(id)), (JobState::Done, [2, 0, 2]));
+}
+
+#[test]
+fn a_page_without_all_nodes_makes_a_job_incomplete() {
+    for (lacking, is_incomplete) in [(vec![], false), (vec!["b: down".to_owned()], true)] {
+        let mut world = World::new([]);
+        let id = world.begin("a").expect("room");
+        let (now, mut orders) = (world.now(), Vec::new());
+        world.jobs.tick(now, OWN, &mut world.table, &mut orders);
+        let Some(JobOrder::List(from, query)) = orders.pop() else { panic!("a page") };
+        let page = ListPage { incomplete: lacking, ..world.page(&query) };
+        let page = Answer::Internal(Box::new(Internal::List(page)));
+        world.jobs.take(now, &mut world.table, Reply::at_once(from, page));
+        world.run(|_, _| None);
+        assert_eq!(world.report(id).is_incomplete, is_incomplete);
+    }
+}
+
+#[test]
+fn jobs_have_ids_of_their_own_whatever_the_core() {
+    for seed in [0, 7, u64::MAX] {
+        let mut world = World::new([]);
+        let mut begin = |owner: &str| {
+            let query = ListQuery::read_delete("tag=a", JOB_PAGE, WallMs(0)).expect("good");
+            let (now, place) = (world.now(), world.places.take(owner));
+            let of = (query, owner.into());
+            world.jobs.begin(now, seed, &mut world.table, of, place).expect("room").id
+        };
+        assert_ne!(begin("a"), begin("b"), "{seed}");
+    }
+}

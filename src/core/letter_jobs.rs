@@ -104,3 +104,7 @@ fn target_of(timer: &ListedTimer) -> Target {
     let view = &timer.view;
     Target { id: view.id, factor: Some(view.factor), filter: Some(view.filter) }
 }
+
+#[cfg(test)]
+#[path = "letter_jobs_tests.rs"]
+mod tests;

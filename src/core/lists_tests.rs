@@ -392,3 +392,85 @@ fn a_question_asks_for_a_share_and_some_more_in_a_walk_of_the_page() {
     assert_eq!(limits, [25 + 6 + 8; 8]);
     assert_eq!(walks.len(), 2);
 }
+
+/// A page of all shards of two other nodes: "b" with one shard, "c" with two.
+#[test]
+fn how_many_shards_one_node_has_says_nothing_of_another() {
+    let (view, mut lists) = (view(), Lists::default());
+    let [b, c] = ["b", "c"].map(|name| view.node_named(name).expect("a member"));
+    let of = (&view, [(b, Ok(())), (c, Ok(()))].into_iter());
+    lists.begin(at(1), (1, ShardCount::new(1)), of, (FROM, 7), query("")).expect("room");
+    let shards = [(b, 0, Shard::of([1])), (c, 0, Shard::of([2])), (c, 1, Shard::of([3]))];
+    let (mut orders, mut pages) = (Vec::new(), Vec::new());
+    for round in 1..5 {
+        lists.tick(at(round), (OWN, &view), &mut orders, &mut pages);
+        // "c" is answered before "b".
+        for order in orders.drain(..).rev() {
+            let shard = match order.whom {
+                Whom::Shard(_) => Shard::of([0]),
+                Whom::Peer(of, shard) => {
+                    let it = shards.iter().find(|it| (it.0, it.1) == (of, shard));
+                    let shards = if of == c { 2 } else { 1 };
+                    Shard { shards, ..it.expect("a shard that is there").2.clone() }
+                }
+            };
+            let Reply { answer, .. } = shard.part(&order.ask, 10);
+            pages.extend(lists.take(at(round), &view, Reply::at_once(order.from, answer)));
+        }
+    }
+    let Some(Answer::Internal(page)) = pages.pop().map(|page| page.answer) else { panic!("none") };
+    let Internal::List(page) = *page else { panic!("{page:?}") };
+    assert_eq!(ids(&page).into_iter().collect::<BTreeSet<_>>(), (0..4).collect());
+}
+
+#[test]
+fn a_part_that_goes_back_is_refused() {
+    let (view, mut lists) = (view(), Lists::default());
+    let peer = view.node_named("b").expect("a member");
+    let cursor = Cursor { from: Place(1_000), walk: 1, began: WallMs(0) };
+    let cursor = query("").write_cursor(&cursor);
+    for (is_done, is_refused) in [(false, true), (true, false)] {
+        let of = (&view, [(peer, Ok(()))].into_iter());
+        let query = query(&format!("cursor={cursor}"));
+        lists.begin(at(1), (1, ShardCount::new(1)), of, (FROM, 7), query).expect("room");
+        let (mut orders, mut pages) = (Vec::new(), Vec::new());
+        lists.tick(at(1), (OWN, &view), &mut orders, &mut pages);
+        for order in orders {
+            let mut bytes = Vec::new();
+            begin_part(&mut bytes);
+            let is_done = is_done || matches!(order.whom, Whom::Shard(_));
+            let (shards, departures, until) = (1, 0, Place(999));
+            let head = PartHead { is_done, is_starved: false, shards, departures, until };
+            end_part(&mut bytes, &head);
+            let part = Answer::Internal(Box::new(Internal::ListPart(Some(bytes.into()))));
+            pages.extend(lists.take(at(1), &view, Reply::at_once(order.from, part)));
+        }
+        let Some(Answer::Internal(page)) = pages.pop().map(|page| page.answer) else {
+            panic!("no page")
+        };
+        let Internal::List(page) = *page else { panic!("{page:?}") };
+        assert_eq!(page.incomplete.len(), usize::from(is_refused), "{page:?}");
+    }
+}
+
+#[test]
+fn a_page_is_begun_again_so_often_and_no_more() {
+    // Each question finds that timers have left since the one before.
+    let mut world = World::new(vec![Shard::of(0..40)], vec![]);
+    world.part_max = 10;
+    world.begin(query("limit=40")).expect("room");
+    let (mut firsts, mut pages) = (0, Vec::new());
+    for round in 0..100 {
+        let mut orders = Vec::new();
+        let now = at(world.now_ms + round);
+        world.lists.tick(now, (OWN, &world.view), &mut orders, &mut pages);
+        for order in orders {
+            let ask = ListAsk::decode(&order.ask).expect("a question");
+            firsts += u32::from(ask.from == Place(0));
+            world.own[0].departures += 1;
+            let Reply { answer, .. } = world.own[0].part(&order.ask, world.part_max);
+            pages.extend(world.lists.take(now, &world.view, Reply::at_once(order.from, answer)));
+        }
+    }
+    assert_eq!((pages.len(), firsts), (1, 1 + RESTARTS_MAX));
+}

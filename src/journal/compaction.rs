@@ -68,8 +68,9 @@ impl Compaction {
             return;
         }
         let used = (present.0 + 1).saturating_sub(self.oldest.0) * self.segment_bytes;
+        // At least one segment: so a journal that is longer has one before the present.
         let most = 2 * live_bytes + SEGMENTS_FREE * self.segment_bytes;
-        if self.phase == Phase::Idle && used > most && self.oldest < present {
+        if self.phase == Phase::Idle && used > most {
             self.phase = Phase::Looking(Slot(0));
         }
     }
@@ -133,6 +134,15 @@ mod tests {
         assert_eq!(compaction.phase(), Phase::Idle);
         compaction.begin(SegmentNumber(3), 0);
         assert_eq!(compaction.phase(), Phase::Looking(Slot(0)));
+    }
+
+    #[test]
+    fn a_journal_has_twice_its_live_bytes_and_a_segment() {
+        for (live_bytes, phase) in [(253, Phase::Idle), (252, Phase::Looking(Slot(0)))] {
+            let mut compaction = Compaction::new(SegmentNumber(1), 101, false);
+            compaction.begin(SegmentNumber(6), live_bytes);
+            assert_eq!(compaction.phase(), phase, "606 bytes of {live_bytes} live");
+        }
     }
 
     #[test]

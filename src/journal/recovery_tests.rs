@@ -1,6 +1,7 @@
 //! Sets of files that a restart may find.
 
 use super::*;
+use crate::base::time::WallMs;
 use crate::journal::page::Stamp;
 
 const JOURNAL: JournalId = JournalId(5);
@@ -94,4 +95,20 @@ fn a_file_that_was_renamed_for_later_use_is_no_segment_yet() {
 fn an_empty_directory_has_nothing() {
     assert_eq!(planned(Vec::new()), Plan::default());
     assert_eq!(planned(vec![blank(1), blank(2)]).last, SegmentNumber(2));
+}
+
+#[test]
+fn the_newest_state_counts_and_its_oldest_segment_never_falls() {
+    let state = |oldest, since| State {
+        oldest: SegmentNumber(oldest),
+        complete_since: WallMs(since),
+        owed: Vec::new(),
+    };
+    let mut newest = Newest::default();
+    for (noted, kept) in [(state(3, 9), state(3, 9)), (state(2, 7), state(3, 7))] {
+        newest.note(noted);
+        assert_eq!(newest.state, Some(kept));
+    }
+    newest.note(state(5, 8));
+    assert_eq!(newest.state, Some(state(5, 8)));
 }

@@ -466,3 +466,7 @@ impl Batch {
         (self.open, self.position, self.entries) = (None, Position(0), 0);
     }
 }
+
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod tests;

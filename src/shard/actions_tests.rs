@@ -6,6 +6,7 @@ use crate::base::ids::TimerId;
 use crate::cluster::detector::Liveness;
 use crate::shard::effects::{
     Answer, CallbackOutcome, Condition, Conditional, Dialect, Event, Outbox, Refusal, Request,
+    Ticket,
 };
 use crate::shard::harness_tests::{Cluster, definition, target};
 use crate::shard::records::State;
@@ -485,5 +486,23 @@ proptest! {
         pass(&mut cluster, &mut expected, at_ms + interval_ms * (pops + 2))?;
         prop_assert!(cluster.holders(id).is_empty());
         cluster.audit();
+    }
+}
+
+#[test]
+fn the_callback_of_another_timer_ends_nothing() {
+    for (is_other, sequence) in [(true, 0), (false, 1)] {
+        let mut cluster = Cluster::new(1, true);
+        let id = cluster.create(0, (10, 100), 1);
+        cluster.hung = Some(0);
+        cluster.run_until(11);
+        let (_, ticket) = cluster.hanging.pop().expect("a callback under way");
+        act(&mut cluster, 0, id, Pause);
+        let other = TimerId(id.0 ^ u64::from(is_other));
+        let (ticket, outcome) = (Ticket { id: other, ..ticket }, CallbackOutcome::Delivered);
+        cluster.handle(0, Event::CallbackFinished { ticket, outcome });
+        let shard = cluster.shard(0);
+        let record = *shard.records.get(shard.find(id).expect("it is held"));
+        assert_eq!(record.sequence, sequence, "{is_other}");
     }
 }

@@ -609,3 +609,40 @@ fn what_is_written_on_one_side_of_a_split_stays_whatever_pops_on_the_other() {
         cluster.audit();
     }
 }
+
+#[test]
+fn a_plan_was_made_at_most_the_spread_of_its_timer_before_it_starts() {
+    let mut cluster = Cluster::new(1, true);
+    let id = follow_within(&mut cluster, EACH_TEN_SECONDS, 1, Some(5_000));
+    let plain = cluster.create(0, (10, 10), 1);
+    let now_ms = cluster.wall_ms(0);
+    let shard = cluster.shard(0);
+    let record = |shard: &super::Shard, id| *shard.records.get(shard.find(id).expect("held"));
+    let followed = record(shard, id);
+    let spread_ms = shard.records.content_of(&followed).spread_ms(id);
+    let planned = shard.planned_between(&followed).expect("it follows a calendar");
+    assert!(planned.0.abs_diff(now_ms) <= 1, "{planned:?} {now_ms}");
+    assert_eq!(planned.1 - planned.0, spread_ms);
+    assert_eq!(shard.planned_between(&record(shard, plain)), None);
+}
+
+#[test]
+fn a_core_goes_on_by_the_time_of_the_last_process_and_plans_all_anew() {
+    let mut cluster = Cluster::new(1, true);
+    let now = cluster.now();
+    let shard = cluster.shard(0);
+    let ahead_ms = now.wall.0.cast_signed() - now.mono.tick_floor().0.cast_signed() + 60_000;
+    shard.go_on_with_calendars(now, ahead_ms);
+    assert_eq!(shard.calendar_wall(now).0, now.wall.0 + 60_000);
+    assert!(shard.is_clock_off(now));
+}
+
+#[test]
+fn a_core_whose_timers_have_ended_looks_at_no_clock() {
+    let mut cluster = Cluster::new(1, true);
+    assert_eq!(cluster.shard(0).calendars_wake(), None);
+    let id = follow(&mut cluster, EACH_TEN_SECONDS, 1);
+    assert!(cluster.shard(0).calendars_wake().is_some());
+    cluster.ask(0, Request::Delete(target(id, 1)));
+    assert_eq!(cluster.shard(0).calendars_wake(), None);
+}

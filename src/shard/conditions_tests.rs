@@ -1,6 +1,7 @@
 //! Writes with a condition, by one node and by three.
 
 use super::*;
+use crate::base::limits::ClusterLimits;
 use crate::cluster::detector::Liveness;
 use crate::shard::effects::{Dialect, Event, Request, Target};
 use crate::shard::harness_tests::{Cluster, FROM, definition, tell};
@@ -332,6 +333,8 @@ fn a_write_that_never_pops_meets_its_condition_first() {
     assert_eq!(cluster.ask(2, ask(id, Condition::Absent, never())), refused(Refusal::Unmet));
     assert!(matches!(cluster.ask(2, ask(id, Condition::Present, never())), Answer::Done { .. }));
     assert!(cluster.holders(id).is_empty());
+    let counted = (0..3).map(|node| cluster.shard(node).counters().never_firing);
+    assert_eq!(counted.sum::<u64>(), 2);
 }
 
 #[test]
@@ -634,4 +637,54 @@ fn each_kind_of_decided_write_is_counted_as_such() {
     assert_eq!(counted(&mut cluster), [1, 1, 1, 0]);
     drop(cluster.ask(0, ask(id, Condition::Present, None)));
     assert_eq!(counted(&mut cluster), [1, 1, 1, 1]);
+}
+
+/// A node that has asked another one to decide, which has not answered.
+fn undecided() -> (Cluster, usize, PeerIndex) {
+    let mut cluster = settled(3);
+    let id = id_of_name("one");
+    let list = cluster.list(id);
+    let decider = cluster.peer(list[2], list[0]).expect("a member");
+    let (now, content) = (cluster.now(), named("one"));
+    let new = definition((600, 600), 2, &content);
+    let request = ask(id, Condition::Absent, Some(new));
+    let shard = cluster.shard(list[2]);
+    shard.handle(now, Event::Request { from: FROM, request }, &mut Outbox::default());
+    assert_eq!(shard.conditions.len(), 1);
+    (cluster, list[2], decider)
+}
+
+#[test]
+fn a_condition_is_judged_so_often_and_no_more() {
+    let superseded = || Some(PeerResult::Superseded { version: 9, factor: 2 });
+    for (tries, result, refusal) in [
+        (TRIES_MAX - 2, None, None),
+        (TRIES_MAX - 1, None, Some(Refusal::Unanswered)),
+        (TRIES_MAX - 2, superseded(), None),
+        (TRIES_MAX - 1, superseded(), Some(Refusal::Contended)),
+    ] {
+        let (mut cluster, node, decider) = undecided();
+        let (now, mut outbox) = (cluster.now(), Outbox::default());
+        let shard = cluster.shard(node);
+        let key = shard.conditions.key_at(0).expect("one waits");
+        shard.conditions.get_mut(key).expect("one waits").tries = tries;
+        shard.condition_result(now, decider, key, result, &mut outbox);
+        let answers: Vec<_> = outbox.replies.into_iter().map(|reply| reply.answer).collect();
+        assert_eq!(answers, Vec::from_iter(refusal.map(Answer::Refused)), "{tries}");
+        assert_eq!(shard.conditions.len(), usize::from(refusal.is_none()), "{tries}");
+    }
+}
+
+#[test]
+fn a_deciding_node_that_lives_is_waited_for_a_second_longer_than_a_suspicion() {
+    for (early_ms, tries) in [(1, 0), (0, 1)] {
+        let (mut cluster, node, _) = undecided();
+        let patience_ms = ClusterLimits::default().suspect_after_ms + BEYOND_SUSPICION_MS;
+        cluster.now_ms += patience_ms - early_ms;
+        let now = cluster.now();
+        let shard = cluster.shard(node);
+        shard.settle_conditions(now, &mut Outbox::default());
+        let key = shard.conditions.key_at(0).expect("one waits");
+        assert_eq!(shard.conditions.get(key).map(|asked| asked.tries), Some(tries));
+    }
 }

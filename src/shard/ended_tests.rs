@@ -289,3 +289,15 @@ fn what_no_other_node_holds_after_an_absence_is_forgotten_and_does_not_pop() {
         away.cluster.audit();
     }
 }
+
+#[test]
+fn what_one_other_node_alone_was_to_hold_stays() {
+    let mut away = Away::new();
+    let [second, _] = away.peers();
+    let shard = away.shard();
+    let only = [shard.peers.view.hash_of(second)].into_iter().collect();
+    let placement = shard.placement(only, Default::default(), 2);
+    let slot = shard.find(ID).expect("it is held");
+    shard.place(slot, &placement);
+    assert!(!away.may_have_ended());
+}

@@ -9,6 +9,7 @@ use crate::base::ids::TimerId;
 use crate::cluster::detector::Liveness;
 use crate::shard::effects::{Answer, CallbackOutcome, Event, Request, Ticket};
 use crate::shard::harness_tests::{Cluster, START_MS, target};
+use crate::wire::peer_message::decode_message;
 
 const RATE_10: Rule = Rule { max_in_flight: None, per_1000_s: Some(10_000), is_paused: false };
 const RATE_1: Rule = Rule { max_in_flight: None, per_1000_s: Some(1_000), is_paused: false };
@@ -650,4 +651,78 @@ fn orders_of_members_are_passed_on_as_far_as_a_turn_takes_them() {
         let last = outbox.orders.last().map(|(_, lines)| &lines[..]);
         assert!(passed_on == 0 || last == Some(b"lines"), "{last:?}");
     }
+}
+
+#[test]
+fn a_member_that_returns_is_told_all_orders_and_that_these_are_all() {
+    let mut cluster = Cluster::new(2, true);
+    let peer = cluster.peer(0, 1).expect("a member");
+    let shard = cluster.shard(0);
+    let told = |shard: &Shard, peer| {
+        let mut outbox = Outbox::default();
+        shard.tell_orders(peer, &mut outbox);
+        let messages = std::mem::take(&mut outbox.to_peers).into_iter();
+        let lines = messages.map(|message| {
+            let bytes = &outbox.peer_bytes[message.bytes];
+            let Ok(PeerMessage::Orders(lines)) = decode_message(&mut &bytes[..]) else {
+                panic!("orders")
+            };
+            lines.to_vec()
+        });
+        lines.collect::<Vec<_>>()
+    };
+    let orders = |orders: &[&[u8]]| Arc::new(orders.iter().map(|lines| (*lines).into()).collect());
+    assert_eq!(told(shard, peer).len(), 0, "nothing is known yet, not even that there is nothing");
+    assert!(shard.set_orders(orders(&[])), "the first");
+    assert_eq!(told(shard, peer), [b""]);
+    assert!(!shard.set_orders(orders(&[b"one", b"two"])));
+    assert_eq!(told(shard, peer), [&b"one"[..], b"two", b""]);
+    let nobody = PeerIndex(99);
+    assert_eq!(told(shard, nobody).len(), 0, "each site has its own");
+}
+
+#[test]
+fn a_survey_tells_of_the_hosts_with_something_to_tell_portion_by_portion() {
+    let mut cluster = Cluster::new(1, true);
+    set(&mut cluster, 0, Some(PAUSED));
+    cluster.create_at(0, "idle:80", (1, 1), 1);
+    cluster.run_until(2);
+    cluster.all_hang = true;
+    cluster.create_at(0, "host:80", (1, 1), 1);
+    cluster.create_at(0, "hung:80", (1, 1), 1);
+    cluster.create_at(0, "failed:80", (1, 1), 1);
+    cluster.run_until(4);
+    let is_failed = |cluster: &mut Cluster, ticket: &Ticket| {
+        let shard = cluster.shard(0);
+        let record = *shard.records.get(ticket.slot);
+        shard.records.authority_of(&record) == "failed:80"
+    };
+    for (node, ticket) in std::mem::take(&mut cluster.hanging) {
+        if is_failed(&mut cluster, &ticket) {
+            let outcome = CallbackOutcome::Unreachable;
+            cluster.handle(node, Event::CallbackFinished { ticket, outcome });
+        }
+    }
+    let (now, places) = (cluster.now(), cluster.shard(0).records.hosts().places());
+    assert!(places >= 4, "{places}");
+    for portion in [1, 3, places - 1, places, places + 1] {
+        let (mut found, mut from, mut portions) = (Vec::new(), Some(0), 0);
+        while let Some(begin) = from {
+            let shard = cluster.shard(0);
+            from = shard.survey(now, (begin, portion), |name| name != "none", &mut found);
+            assert_eq!(from, Some(begin + portion).filter(|next| *next < places));
+            portions += 1;
+        }
+        assert_eq!(portions, places.div_ceil(portion), "{portion} of {places}");
+        let told = found
+            .iter()
+            .map(|host| (&*host.authority, [host.waiting, host.in_flight, host.failures.min(1)]));
+        let mut told: Vec<_> = told.collect();
+        told.sort();
+        let wanted = [("failed:80", [0, 0, 1]), ("host:80", [1, 0, 0]), ("hung:80", [0, 1, 0])];
+        assert_eq!(told, wanted, "{portion}");
+    }
+    let mut found = Vec::new();
+    cluster.shard(0).survey(now, (0, places), |name| name == "hung:80", &mut found);
+    assert_eq!(found.len(), 1);
 }

@@ -7,7 +7,7 @@ use crate::shard::effects::{Answer, CallbackOutcome, Event, Outbox, Refusal, Req
 use crate::shard::harness_tests::{Cluster, FROM, START_MS, target};
 use crate::shard::records::{Record, State};
 use crate::wire::attributes::{Attributes, RetryPolicy};
-use crate::wire::dead_letter::{GivenUp, LetterUse, Replay};
+use crate::wire::dead_letter::{Failure, GivenUp, LetterUse, Replay};
 
 /// Two attempts, a second apart, within 100 s.
 const POLICY: RetryPolicy = RetryPolicy {
@@ -456,4 +456,21 @@ fn versions_of_letters_lie_just_above_those_of_their_timers() {
     let after = cluster.shard(0).held(id).expect("held").version;
     assert!(after > before);
     assert_eq!(after.wall(), WallMs(START_MS));
+}
+
+#[test]
+fn a_letter_tells_how_the_last_attempt_failed() {
+    for failure in [Failure::Unreachable, Failure::TimedOut, Failure::Status] {
+        let mut cluster = failing(1);
+        cluster.outcome = match failure {
+            Failure::Unreachable => |_, _| CallbackOutcome::Unreachable,
+            Failure::TimedOut => |_, _| CallbackOutcome::TimedOut,
+            _ => |_, _| CallbackOutcome::Rejected,
+        };
+        let id = cluster.create_with(0, (1, 1), 1, &with_policy());
+        cluster.pass_to(20_000);
+        let view = shown(&mut cluster, 0, id);
+        let letter = Attributes::read(&view.attributes).expect("good").letter.expect("one");
+        assert_eq!(letter.failure, failure);
+    }
 }

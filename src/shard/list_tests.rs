@@ -8,8 +8,14 @@ use crate::base::ids::TimerId;
 use crate::base::time::WallMs;
 use crate::cluster::detector::Liveness;
 use crate::shard::effects::{Answer, CallbackOutcome, Internal, Request};
-use crate::shard::harness_tests::{Cluster, START_MS};
+use crate::shard::harness_tests::{Cluster, START_MS, definition};
 use crate::shard::parts::list::WINDOW_MIN;
+use crate::timer::definition::encode_with_attributes;
+use crate::timer::naming::id_of_name;
+use crate::wire::attributes::{Attributes, RetryPolicy};
+use crate::wire::dead_letter::GivenUp;
+use crate::wire::jobs::{JobReport, JobState, JobsPart};
+use crate::wire::list_query::OwnedFilter;
 use crate::wire::timer_list::{LIST_LIMIT_MAX, read_listed, read_part};
 
 const ALL: ListAsk<'_> =
@@ -267,5 +273,78 @@ fn hosts_are_named_with_or_without_their_ports() {
         ("a.example", "example", false),
     ] {
         assert_eq!(is_at(authority, host), is_it, "{authority} {host}");
+    }
+}
+
+#[test]
+fn only_letters_are_told_by_all_holders_where_states_are_asked_for() {
+    let mut cluster = Cluster::new(2, true);
+    cluster.run_until(10);
+    cluster.outcome = |_, _| CallbackOutcome::Rejected;
+    let policy = RetryPolicy { max_attempts: 1, ..RetryPolicy::default() };
+    let attributes = Attributes { retry: Some(policy), ..Attributes::default() };
+    let letter = cluster.create_with(0, (1, 1), 2, &attributes);
+    let armed = cluster.create(0, (500, 500), 2);
+    cluster.run_until(40);
+    let told = |cluster: &mut Cluster, walk, filter| {
+        let of = |node| all_of(cluster, node, ListAsk { walk, filter, ..ALL }).0;
+        let told: Vec<_> = [0, 1].map(of).concat();
+        told.into_iter().map(|told| told.0).collect::<Vec<_>>()
+    };
+    let of = |states: ListedState| Filter { states: states.bit(), ..Filter::ALL };
+    assert_eq!(told(&mut cluster, 1, of(ListedState::Parked)), [letter; 2]);
+    assert_eq!(told(&mut cluster, 2, of(ListedState::Armed)), [armed], "the first rank knows");
+    // Why a letter was given up is a filter, too.
+    for (walk, reason, count) in [(3, GivenUp::Attempts, 2), (4, GivenUp::Age, 0)] {
+        let filter = Filter { reason: Some(reason), ..Filter::ALL };
+        assert_eq!(told(&mut cluster, walk, filter).len(), count, "{reason:?}");
+    }
+}
+
+#[test]
+fn timers_are_listed_by_the_beginning_of_their_names() {
+    let mut cluster = Cluster::new(1, true);
+    for name in ["order-1", "order-2", "other"] {
+        let (mut encoded, mut named) = (Vec::new(), Vec::new());
+        Attributes { name: Some(name), ..Attributes::default() }.write(&mut encoded);
+        encode_with_attributes("/pop", &[], (&encoded, b"x"), &mut named);
+        let target = crate::shard::harness_tests::target(id_of_name(name), 1);
+        cluster.ask(0, Request::Update(target, definition((500, 500), 1, &named)));
+    }
+    cluster.create(0, (500, 500), 1);
+    for (walk, prefix, count) in [(1, "order-", 2), (2, "o", 3), (3, "x", 0)] {
+        let filter = Filter { name_prefix: Some(prefix), ..Filter::ALL };
+        let (told, _) = all_of(&mut cluster, 0, ListAsk { walk, filter, ..ALL });
+        assert_eq!(told.len(), count, "{prefix}");
+    }
+}
+
+#[test]
+fn the_jobs_of_a_core_are_told_to_whoever_asks() {
+    let mut cluster = Cluster::new(1, true);
+    let report = JobReport {
+        id: 77,
+        state: JobState::Running,
+        is_incomplete: false,
+        seen: 1,
+        deleted: 2,
+        failed: 3,
+        began: WallMs(4),
+        ended: None,
+        owner: "a".into(),
+        filter: OwnedFilter::copy(&Filter::ALL),
+    };
+    assert!(cluster.shard(0).jobs.begin(report.clone()));
+    for (job, jobs) in [(None, vec![report.clone()]), (Some(77), vec![report]), (Some(78), vec![])]
+    {
+        let mut bytes = Vec::new();
+        JobsAsk { job, is_stop: false }.encode(&mut bytes);
+        let Answer::Internal(answer) = cluster.ask(0, Request::List(&bytes)) else {
+            panic!("a part is asked for")
+        };
+        let Internal::ListPart(Some(part)) = *answer else { panic!("{answer:?}") };
+        let mut wanted = Vec::new();
+        JobsPart { shards: 1, jobs }.encode(&mut wanted);
+        assert_eq!(part[..], wanted, "{job:?}");
     }
 }

@@ -248,3 +248,25 @@ fn a_window_spreads_pops_over_itself_by_id() {
         other => panic!("{other:?}"),
     }
 }
+
+/// A callback that is to be made again at once may be too old by then, but only if one has failed.
+#[test]
+fn an_attempt_that_is_made_again_at_once_is_not_made_too_late() {
+    for (has_failed, late_ms, is_too_old) in
+        [(true, 2_999, false), (true, 3_000, true), (false, 3_000, false), (false, 0, false)]
+    {
+        let mut cluster = Cluster::new(1, true);
+        cluster.outcome = |_, _| CallbackOutcome::Rejected;
+        let slow = RetryPolicy { max_age_ms: 3_000, initial_ms: 50_000, ..POLICY };
+        let id = cluster.create_with(0, (1, 1), 1, &with(slow));
+        if has_failed {
+            cluster.pass_to(1_002);
+        }
+        let shard = cluster.shard(0);
+        let slot = shard.find(id).expect("it is held");
+        let record = *shard.records.get(slot);
+        assert_eq!(record.attempts, u8::from(has_failed));
+        let tick = shard.records.due(&record) + late_ms;
+        assert_eq!(shard.is_retry_too_old(tick, slot), is_too_old, "{has_failed} {late_ms}");
+    }
+}

@@ -305,7 +305,7 @@ impl Shard {
             self.questions.note_said(peer, tick);
         }
         let later = match result {
-            Some(PeerResult::Found(bytes)) if is_current => Some(bytes),
+            Some(PeerResult::Found(bytes)) => Some(bytes),
             _ => None,
         };
         let Some(question) = self.questions.open.get_mut(&id.0).filter(|_| is_current) else {
@@ -379,17 +379,7 @@ impl Shard {
         }
         let Some(asker) = asker else { return false };
         let tick = self.turns.at;
-        let placement = self.records.placement_of(&record);
-        let is_asker = |node: &NodeHash| self.peers.view.peer_of(*node) == Some(asker);
-        let rank = placement.replicas.as_slice().iter().position(is_asker);
-        let is_first = match (placement.own, rank) {
-            // Two lists have no common order of ranks. The hashes of their nodes have an order.
-            _ if placement.replicas.digest() != standing.list_digest => {
-                self.peers.own_hash() < self.peers.view.hash_of(asker)
-            }
-            (Some(own), Some(rank)) => usize::from(own) < rank,
-            (own, _) => own.is_some(),
-        };
+        let is_first = self.is_before_asker(&record, asker, standing);
         let keeps_pop = self.keeps_pop(tick, &record);
         let is_first = if keeps_pop == is_trying { is_first } else { keeps_pop };
         if is_first && keeps_pop {
@@ -414,6 +404,22 @@ impl Shard {
             None => {}
         }
         false
+    }
+
+    /// Whether this node comes before a peer that asks. Nobody asks itself, so that ranks and
+    /// hashes differ.
+    fn is_before_asker(&self, record: &Record, asker: PeerIndex, standing: &Standing) -> bool {
+        let placement = self.records.placement_of(record);
+        let is_asker = |node: &NodeHash| self.peers.view.peer_of(*node) == Some(asker);
+        let rank = placement.replicas.as_slice().iter().position(is_asker);
+        match (placement.own, rank) {
+            // Two lists have no common order of ranks. The hashes of their nodes have an order.
+            _ if placement.replicas.digest() != standing.list_digest => {
+                self.peers.own_hash() < self.peers.view.hash_of(asker)
+            }
+            (Some(own), Some(rank)) => usize::from(own) < rank,
+            (own, _) => own.is_some(),
+        }
     }
 
     /// Does the portion of a tick: asks again, and goes on with the walk after an absence.

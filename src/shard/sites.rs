@@ -400,3 +400,7 @@ fn is_before(placement: &Placement, other: SiteHash, own: SiteHash) -> bool {
     let rank = |site| placement.sites.rank_of(site).unwrap_or(u8::MAX);
     rank(own) < rank(other)
 }
+
+#[cfg(test)]
+#[path = "sites_tests.rs"]
+mod tests;

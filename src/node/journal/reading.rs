@@ -723,3 +723,7 @@ fn unreadable(file: &SegmentFile, source: io::Error) -> ReadError {
 fn newer(file: &SegmentFile, source: NewerFormat) -> ReadError {
     ReadError::Newer { path: file.path.display().to_string(), source }
 }
+
+#[cfg(test)]
+#[path = "reading_tests.rs"]
+pub(crate) mod tests;

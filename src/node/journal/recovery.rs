@@ -229,7 +229,6 @@ impl<F: Files + Clone> Plan<F> {
                 owned: (source.shard().1 != self.shards).then_some((shards, own)),
                 is_present,
                 restored: &mut recovered.restored,
-                in_page: 0,
                 without_clock: 0,
             };
             let report = read_shard(source, &mut taker)?;
@@ -330,7 +329,6 @@ struct Taker<'a> {
     owned: Option<(ShardCount, ShardIndex)>,
     is_present: bool,
     restored: &'a mut Restored,
-    in_page: u64,
     without_clock: u64,
 }
 
@@ -342,7 +340,6 @@ impl Taker<'_> {
 
 impl Visitor for Taker<'_> {
     fn page(&mut self, place: &PagePlace, _bytes: &[u8]) {
-        self.in_page += 1;
         self.meters.journal_recovered_bytes.add(u64::from(place.blocks) * 4_096);
         self.meters.journal_recovered_timers.set(self.shard.counters().timers);
         let is_known =
@@ -450,6 +447,8 @@ mod tests {
         assert_eq!(last(vec![read(3, 1, None), read(4, 0, None)]), 3);
         assert_eq!(last(vec![read(3, 1, None), read(5, 0, Some(0))]), 5, "it may come back");
         assert_eq!(last(vec![read(3, 1, None), read(1 << 48, 0, Some(0))]), 3);
+        assert_eq!(last(vec![read(16, 0, Some(0))]), 16, "nothing stands before it");
+        assert_eq!(last(vec![read(17, 0, Some(0))]), 0);
         assert_eq!(last(vec![read(3, 1, Some(7)), read(90, 1, None)]), 90, "pages tell numbers");
     }
 
@@ -474,3 +473,7 @@ mod tests {
         assert!(first != 0 && second != 0 && first != second, "{first} {second}");
     }
 }
+
+#[cfg(test)]
+#[path = "recovery_tests.rs"]
+mod recovery_tests;

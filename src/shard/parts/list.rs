@@ -363,6 +363,33 @@ mod tests {
     }
 
     #[test]
+    fn what_arrives_is_taken_in_if_the_walk_has_passed_its_slot() {
+        let mut lists = Lists::default();
+        let window = lists.window(Tick(0), 1, Place(100), 1_000).expect("room");
+        window.next = Some(Slot(10));
+        for (slot, place) in [(9, 150), (10, 160), (11, 170), (3, 50)] {
+            lists.arrived(Slot(slot), Place(place));
+        }
+        let window = &mut lists.windows[0];
+        assert_eq!(all(window), [Place(150)], "the walk comes to the others, or not to the list");
+        window.next = None;
+        lists.arrived(Slot(99), Place(180));
+        assert_eq!(all(&mut lists.windows[0]), [Place(150), Place(180)]);
+    }
+
+    #[test]
+    fn places_that_lie_together_are_spread_over_as_many_buckets_again() {
+        let mut window = Window::new(1, Place(0), Tick(0), 4);
+        let first = 1_u64 << (64 - BUCKETS_LOG2);
+        (0..5).for_each(|place| window.insert(Place(place << 20), Slot(0)));
+        assert!(window.until.is_some_and(|until| until.0 <= first), "{:?}", window.until);
+        assert!(!window.covers(Place(first)) && window.len <= 4);
+        assert!(window.buckets.len() <= 1 << BUCKETS_LOG2);
+        let left = all(&mut window);
+        assert!(left.iter().zip(0..).all(|(place, at)| *place == Place(at << 20)), "{left:?}");
+    }
+
+    #[test]
     fn looks_come_back_with_the_next_tick() {
         let mut lists = Lists::default();
         assert_eq!(lists.looks(Tick(1), u32::MAX), LOOKS_PER_TICK);

@@ -37,3 +37,33 @@ fn a_peer_that_knows_more_is_asked_again_ever_more_seldom() {
         tick = tick + pause_ms;
     }
 }
+
+#[test]
+fn after_a_short_absence_sites_are_asked_only_while_a_long_one_is_asked_about() {
+    let mut questions = Questions::default();
+    let mut asks_sites = |tick, patient_until, is_idle| {
+        if is_idle {
+            questions.walk = None;
+        }
+        questions.was_away(Tick(tick), patient_until);
+        questions.asks_sites
+    };
+    assert!(!asks_sites(10, None, true));
+    assert!(asks_sites(20, Some(Tick(30)), true));
+    assert!(asks_sites(40, None, false), "not all of it has been asked yet");
+    assert!(!asks_sites(50, None, true));
+}
+
+#[test]
+fn of_each_site_the_last_answer_since_an_absence_counts() {
+    let [one, other, silent] = [1, 2, 3].map(PeerIndex);
+    let mut questions = Questions::default();
+    questions.was_away(Tick(5), None);
+    for (site, tick) in [(one, 10), (other, 20), (one, 30)] {
+        questions.note_said(site, Tick(tick));
+    }
+    let said = |questions: &Questions| [one, other, silent].map(|it| questions.said_at(it).0);
+    assert_eq!((said(&questions), questions.said.len()), ([30, 20, 5], 2));
+    questions.was_away(Tick(40), None);
+    assert_eq!(said(&questions), [40; 3]);
+}
