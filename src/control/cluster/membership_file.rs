@@ -1,12 +1,13 @@
-//! Writes the members of the cluster into the file that named them. Comments, other keys and their
-//! order stay. This file checks nothing: the caller has checked the lists.
+//! Writes the members of the cluster, and the other sites, into the file that named them. Comments,
+//! other keys and their order stay. This file checks nothing: the caller has checked the lists.
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use toml_edit::{Array, DocumentMut, Item, Table, Value};
+use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
 
+use super::sites_file::{edit_ini_sites, edit_toml_sites};
 use crate::control::config::error::CONFIG_BYTES_MAX;
 use crate::control::config::regular_file;
 use crate::ring::create_anew;
@@ -21,7 +22,7 @@ const SECTION: &str = "cluster";
 /// The three lists, in this order: nodes that stay, that join, that leave.
 pub(crate) type Lists = [Vec<String>; 3];
 
-/// The file that names this node's members.
+/// The file that names this node's members, or the other sites.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MembershipFile {
     /// The TOML configuration file.
@@ -41,7 +42,7 @@ pub(crate) enum MembershipFileError {
     /// The file cannot be read or replaced.
     #[error(
         "{file}: {source}. The node's user must be able to write the file and its folder; or edit \
-         [cluster] there by hand and send SIGHUP"
+         [cluster] or [sites] there by hand and send SIGHUP"
     )]
     Io {
         /// The path of the file.
@@ -60,7 +61,7 @@ pub(crate) enum MembershipFileError {
 }
 
 impl MembershipFile {
-    /// Returns why the members cannot be written, if there is no file to write them into.
+    /// Returns why nothing can be written, if there is no file to write into.
     pub(crate) fn why_none(&self) -> Option<&str> {
         match self {
             MembershipFile::None(reason) => Some(reason),
@@ -71,11 +72,32 @@ impl MembershipFile {
     /// Writes the lists into the file. Returns the file's former text, for
     /// [`MembershipFile::restore`].
     pub(crate) fn write(&self, lists: &Lists) -> Result<String, MembershipFileError> {
+        self.edit(|former| edit_toml(former, lists), |former| edit_ini(former, lists))
+    }
+
+    /// Writes the other sites into the file, each as `name=address`, and returns the file's former
+    /// text. `own` is the name of this site, which files of the original name among the others.
+    pub(crate) fn write_sites(
+        &self,
+        own: &str,
+        sites: &[String],
+    ) -> Result<String, MembershipFileError> {
+        self.edit(
+            |former| edit_toml_sites(former, sites),
+            |former| edit_ini_sites(former, own, sites),
+        )
+    }
+
+    fn edit(
+        &self,
+        toml: impl Fn(&str) -> Result<String, String>,
+        ini: impl Fn(&str) -> String,
+    ) -> Result<String, MembershipFileError> {
         let path = self.path()?;
         let former = self.read(path)?;
         let edited = match self {
-            MembershipFile::Toml(_) => edit_toml(&former, lists),
-            _ => Ok(edit_ini(&former, lists)),
+            MembershipFile::Toml(_) => toml(&former),
+            _ => Ok(ini(&former)),
         };
         let text = edited.map_err(|reason| MembershipFileError::Content {
             file: path.display().to_string(),
@@ -150,30 +172,43 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 }
 
 fn edit_toml(text: &str, lists: &Lists) -> Result<String, String> {
+    edit_section(text, SECTION, |cluster| {
+        TOML_KEYS.into_iter().zip(lists).for_each(|(key, wanted)| set_list(cluster, key, wanted));
+    })
+}
+
+/// Edits a section of a TOML file. One that is missing is made.
+pub(super) fn edit_section(
+    text: &str,
+    section: &str,
+    edit: impl FnOnce(&mut dyn TableLike),
+) -> Result<String, String> {
     let mut document: DocumentMut =
         text.parse().map_err(|error: toml_edit::TomlError| error.message().replace('\n', ", "))?;
-    if !document.contains_key(SECTION) {
+    if !document.contains_key(section) {
         // Comments at the end of the file stay in their place, which is before the new section.
         let end = document.trailing().as_str().unwrap_or_default();
         let mut table = Table::new();
         table.decor_mut().set_prefix(format!("{end}{}", if text.is_empty() { "" } else { "\n" }));
         document.set_trailing("");
-        document.insert(SECTION, Item::Table(table));
+        document.insert(section, Item::Table(table));
     }
-    let cluster = document.get_mut(SECTION).expect("there, or inserted just now");
-    let cluster = cluster.as_table_like_mut().ok_or("[cluster] is no table")?;
-    for (key, wanted) in TOML_KEYS.into_iter().zip(lists) {
-        match cluster.get_mut(key).and_then(Item::as_array_mut) {
-            Some(array) => edit_array(array, wanted),
-            None if wanted.is_empty() => {
-                cluster.remove(key);
-            }
-            None => {
-                cluster.insert(key, Item::Value(wanted.iter().collect::<Array>().into()));
-            }
+    let table = document.get_mut(section).expect("there, or inserted just now");
+    edit(table.as_table_like_mut().ok_or_else(|| format!("[{section}] is no table"))?);
+    Ok(document.to_string())
+}
+
+/// Makes a key of a section hold the `wanted` texts.
+pub(super) fn set_list(section: &mut dyn TableLike, key: &str, wanted: &[String]) {
+    match section.get_mut(key).and_then(Item::as_array_mut) {
+        Some(array) => edit_array(array, wanted),
+        None if wanted.is_empty() => {
+            section.remove(key);
+        }
+        None => {
+            section.insert(key, Item::Value(wanted.iter().collect::<Array>().into()));
         }
     }
-    Ok(document.to_string())
 }
 
 /// Makes an array hold the `wanted` names. An element that stays keeps the space and the comments
@@ -220,22 +255,43 @@ fn cut(space: &str) -> (&str, &str) {
 }
 
 fn edit_ini(text: &str, lists: &Lists) -> String {
+    edit_ini_section(text, SECTION, |lines| {
+        for (at, (key, wanted)) in INI_KEYS.into_iter().zip(lists).enumerate() {
+            let behind = [&["localhost"][..], &INI_KEYS[..at]].concat();
+            edit_ini_list(lines, &IniList { section: SECTION, key, behind: &behind }, wanted);
+        }
+    })
+}
+
+/// Edits a file of lines that has a section. One that is missing is made.
+pub(super) fn edit_ini_section(
+    text: &str,
+    section: &str,
+    edit: impl FnOnce(&mut Vec<String>),
+) -> String {
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    if !lines.iter().any(|line| section_of(line) == Some(SECTION)) {
-        lines.push(format!("[{SECTION}]"));
+    if !lines.iter().any(|line| section_of(line) == Some(section)) {
+        lines.push(format!("[{section}]"));
     }
-    for (key, wanted) in INI_KEYS.into_iter().zip(lists) {
-        edit_ini_list(&mut lines, key, wanted);
-    }
+    edit(&mut lines);
     lines.join("\n") + "\n"
 }
 
-/// Makes the lines of `key` name the `wanted` values. Lines that stay keep their place and
+/// A list in a file of lines: a key that may stand on several.
+pub(super) struct IniList<'a> {
+    pub section: &'a str,
+    pub key: &'a str,
+    /// The keys behind whose lines the first line of the list is put.
+    pub behind: &'a [&'a str],
+}
+
+/// Makes the lines of a list name the `wanted` values. Lines that stay keep their place and
 /// comments, the others are removed. New lines follow the last line of the key, or of the keys
 /// before it.
-fn edit_ini_list(lines: &mut Vec<String>, key: &str, wanted: &[String]) {
+pub(super) fn edit_ini_list(lines: &mut Vec<String>, list: &IniList<'_>, wanted: &[String]) {
+    let IniList { section, key, behind } = list;
     let held = |lines: &[String]| -> Vec<(usize, String)> {
-        let listed = keyed_lines(lines).filter(|(_, found, _)| *found == key);
+        let listed = keyed_lines(lines, section).filter(|(_, found, _)| found == key);
         listed.map(|(at, _, value)| (at, value.to_owned())).collect()
     };
     let mut left = wanted.to_vec();
@@ -254,10 +310,10 @@ fn edit_ini_list(lines: &mut Vec<String>, key: &str, wanted: &[String]) {
         left = wanted.to_vec();
     }
     let at = |lines: &[String]| {
-        let before = INI_KEYS.iter().position(|known| *known == key).expect("one of the three");
-        let known = |found: &str| found == "localhost" || INI_KEYS[..=before].contains(&found);
-        let last = keyed_lines(lines).filter(|(_, found, _)| known(found)).map(|(at, ..)| at).max();
-        let head = lines.iter().position(|line| section_of(line) == Some(SECTION));
+        let known = |found: &str| found == *key || behind.contains(&found);
+        let keyed = keyed_lines(lines, section);
+        let last = keyed.filter(|(_, found, _)| known(found)).map(|(at, ..)| at).max();
+        let head = lines.iter().position(|line| section_of(line) == Some(section));
         1 + last.or(head).expect("the section was found or made")
     };
     let place = at(lines);
@@ -270,12 +326,15 @@ fn edit_ini_list(lines: &mut Vec<String>, key: &str, wanted: &[String]) {
     }
 }
 
-/// Returns the lines of the section that set a key: index, key, value.
-fn keyed_lines(lines: &[String]) -> impl Iterator<Item = (usize, &str, &str)> {
+/// Returns the lines of a section that set a key: index, key, value.
+pub(super) fn keyed_lines<'l>(
+    lines: &'l [String],
+    wanted: &str,
+) -> impl Iterator<Item = (usize, &'l str, &'l str)> {
     let mut is_inside = false;
     lines.iter().enumerate().filter_map(move |(at, line)| {
         if let Some(section) = section_of(line) {
-            is_inside = section == SECTION;
+            is_inside = section == wanted;
             return None;
         }
         let (key, value) = line.split('#').next().unwrap_or_default().split_once('=')?;
