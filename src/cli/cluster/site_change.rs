@@ -85,7 +85,7 @@ impl SiteWork<'_> {
         tellings: &[Telling],
         is_running: bool,
     ) -> Result<SiteSuccess, String> {
-        let site = self.order.site();
+        let (site, count) = (self.order.site(), self.names.len());
         if tellings.is_empty() {
             let text = format!("nothing to do: no node knows {site} (any more)");
             let next = self.next(survey.reports.values());
@@ -103,7 +103,7 @@ impl SiteWork<'_> {
                 report.name, self.own
             ));
         }
-        self.context.say(&format!("1/2 telling {} nodes of it", tellings.len()));
+        self.context.say(&format!("1/2 telling {} of {count} nodes", tellings.len()));
         self.tell(tellings)?;
         self.context.say("2/2 waiting until all have obeyed");
         let give_up = |left: &str| self.give_up("forget it", left, "add");
@@ -115,8 +115,9 @@ impl SiteWork<'_> {
             Ok(busy.map(|report| format!("{} is not done yet", report.name)))
         })?;
         let text = format!(
-            "{site} removed from {} nodes, {:.1} s: they tell it nothing, and refuse what it says",
-            self.names.len(),
+            "{site} removed: {} it nothing any more, and {} what it says, {:.1} s",
+            if count == 1 { "1 node tells".into() } else { format!("{count} nodes tell") },
+            if count == 1 { "refuses" } else { "refuse" },
             self.nodes.began.elapsed().as_secs_f64()
         );
         Ok(SiteSuccess { text, is_change: true, next: self.next(reports.iter()) })
@@ -161,12 +162,14 @@ impl SiteWork<'_> {
                 site_in(report, site).and_then(|seen| seen["to_offer"].as_u64()).unwrap_or(0)
             };
             let left: u64 = reports.iter().map(figure).sum();
-            most.set(left.max(most.get()));
-            progress.show(most.get() - left, most.get(), &format!("{left} to offer"));
             let mut unrest = None;
             for report in reports {
                 unrest = unrest.or(self.unrest(report)?);
             }
+            most.set(left.max(most.get()));
+            let text = unrest.clone().filter(|_| left == 0);
+            let text = text.unwrap_or_else(|| format!("{left} to offer"));
+            progress.show(most.get() - left, most.get(), &text);
             Ok(unrest)
         })
     }
@@ -217,10 +220,10 @@ impl SiteWork<'_> {
     }
 
     fn give_up(&self, what: &str, left: &str, opposite: &str) -> String {
-        let seconds = self.context.timeout.as_secs();
+        let (seconds, site) = (self.context.timeout.as_secs(), self.order.site());
         format!(
             "the nodes did not {what} within {seconds} s: {left}; nothing is lost: run the same \
-             command again, it goes on, or take it back with chronos site {opposite}"
+             command again, it goes on, or take it back with chronos site {opposite} {site}"
         )
     }
 }
