@@ -3,6 +3,7 @@
 //! stopped at any time and run again.
 
 use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -11,6 +12,9 @@ use super::nodes::Nodes;
 use super::site_plan::{NodeSites, SiteOrder, Telling, document};
 use super::survey::{NodeReport, Survey};
 use crate::cli::progress::Progress;
+
+/// How often a site that is not reached is asked again.
+const ASK_EVERY: Duration = Duration::from_secs(5);
 
 /// What a command that succeeded tells.
 #[derive(Debug)]
@@ -66,7 +70,16 @@ impl SiteWork<'_> {
             return Ok(SiteSuccess { text, is_change: false, next });
         }
         self.context.say(&format!("1/3 asking {site}"));
-        self.ask()?;
+        let answers = self.ask()?;
+        let judged = refuse_silent(site, &answers).and_then(|()| judge(site, &answers));
+        let is_known = judged.map_err(|told| format!("{told}. No node was told anything"))?;
+        if !is_known {
+            self.context.say(&format!(
+                "{site} answers and does not know {} yet. Give there, too: {}",
+                self.own,
+                self.counterpart()
+            ));
+        }
         self.context.say(&format!("2/3 telling {} of {count} nodes of it", tellings.len()));
         self.tell(tellings)?;
         self.context.say("3/3 offering timers");
@@ -123,24 +136,15 @@ impl SiteWork<'_> {
         Ok(SiteSuccess { text, is_change: true, next: self.next(reports.iter()) })
     }
 
-    /// Has each node ask the site, before any node is told of it.
-    fn ask(&self) -> Result<(), String> {
-        let SiteOrder::Add(site, addresses) = self.order else { return Ok(()) };
+    /// Has each node ask the site.
+    fn ask(&self) -> Result<Vec<Answer>, String> {
+        let SiteOrder::Add(site, addresses) = self.order else { return Ok(Vec::new()) };
         let body = json!({ "name": site, "addresses": addresses });
-        let mut answers = Vec::new();
-        for name in self.names {
+        let ask = |name: &String| {
             let told = self.nodes.order(name, "POST", "/cluster/sites/probe", Some(&body))?;
-            answers.push(Answer::of(name, &told));
-        }
-        let is_known = judge(site, &answers)?;
-        if !is_known {
-            self.context.say(&format!(
-                "{site} answers and does not know {} yet. Give there, too: {}",
-                self.own,
-                self.counterpart()
-            ));
-        }
-        Ok(())
+            Ok(Answer::of(name, &told))
+        };
+        self.names.iter().map(ask).collect()
     }
 
     fn tell(&self, tellings: &[Telling]) -> Result<(), String> {
@@ -154,7 +158,7 @@ impl SiteWork<'_> {
     /// Waits until all nodes have offered the site all that it lacks.
     fn offer(&self) -> Result<Vec<NodeReport>, String> {
         let progress = Progress::begin("offering timers");
-        let most = Cell::new(0);
+        let (most, asked) = (Cell::new(0), Cell::new(Instant::now()));
         let site = self.order.site();
         let give_up = |left: &str| self.give_up("offer it all timers", left, "remove");
         self.nodes.until(self.names, &give_up, &|reports| {
@@ -165,6 +169,14 @@ impl SiteWork<'_> {
             let mut unrest = None;
             for report in reports {
                 unrest = unrest.or(self.unrest(report)?);
+            }
+            let is_silent = reports.iter().any(|report| !is_reached(report, site));
+            if is_silent && asked.get().elapsed() >= ASK_EVERY {
+                // What it answered before it knew this site says little.
+                judge(site, &self.ask()?).map_err(|told| {
+                    format!("{told}. Repair that and run this again, or chronos site remove {site}")
+                })?;
+                asked.set(Instant::now());
             }
             most.set(left.max(most.get()));
             let text = unrest.clone().filter(|_| left == 0);
@@ -181,7 +193,7 @@ impl SiteWork<'_> {
         let seen = site_in(report, site);
         let seen = seen.ok_or_else(|| other_order(report, site, "does not know it any more"))?;
         let left = seen["to_offer"].as_u64().unwrap_or(0);
-        Ok(if seen["liveness"] != "alive" {
+        Ok(if !is_reached(report, site) {
             Some(format!(
                 "{name} does not reach {site}; if it does not know {} yet, give there: {}",
                 self.own,
@@ -246,8 +258,8 @@ impl Answer {
     }
 }
 
-/// Returns whether the site knows this one. Error: it is not the one that is meant, it does not
-/// believe a node, or a node does not reach it.
+/// Returns whether the site knows this one. Error: it is not the one that is meant, or the two do
+/// not believe each other.
 fn judge(site: &str, answers: &[Answer]) -> Result<bool, String> {
     let mut is_known = false;
     for Answer { node, at } in answers {
@@ -256,32 +268,36 @@ fn judge(site: &str, answers: &[Answer]) -> Result<bool, String> {
                 ("taken", Some(name)) if name != site => {
                     return Err(format!(
                         "the site at {address} calls itself {name} and not {site}: give its own \
-                         name. No node was told anything"
+                         name"
                     ));
                 }
                 ("taken", _) => is_known = true,
                 ("refused", _) => {
                     return Err(format!(
-                        "{node} and {site} at {address} do not take each other: {text}. No node \
-                         was told anything"
+                        "{node} and {site} at {address} do not take each other: {text}"
                     ));
                 }
                 _ => {}
             }
         }
-        let answers = |(_, verdict, ..): &&(String, String, Option<String>, String)| {
-            verdict == "taken" || verdict == "stranger"
-        };
-        if at.iter().find(answers).is_none() {
-            let told = at.iter().map(|(address, _, _, text)| format!("{address}: {text}"));
-            return Err(format!(
-                "{site} does not answer {node} ({}). Start it, and let nodes of both sites reach \
-                 each other under the port of their names. No node was told anything",
-                told.collect::<Vec<_>>().join("; ")
-            ));
-        }
     }
     Ok(is_known)
+}
+
+/// Returns an error if the site answers a node at no address.
+fn refuse_silent(site: &str, answers: &[Answer]) -> Result<(), String> {
+    for Answer { node, at } in answers {
+        if at.iter().any(|(_, verdict, ..)| verdict != "unreached") {
+            continue;
+        }
+        let told = at.iter().map(|(address, _, _, text)| format!("{address}: {text}"));
+        return Err(format!(
+            "{site} does not answer {node} ({}). Start it, and let nodes of both sites reach each \
+             other under the port of their names",
+            told.collect::<Vec<_>>().join("; ")
+        ));
+    }
+    Ok(())
 }
 
 fn other_order(report: &NodeReport, site: &str, what: &str) -> String {
@@ -290,6 +306,10 @@ fn other_order(report: &NodeReport, site: &str, what: &str) -> String {
          Look at chronos site list, then give the order that you want once more",
         report.name
     )
+}
+
+fn is_reached(report: &NodeReport, site: &str) -> bool {
+    site_in(report, site).is_some_and(|seen| seen["liveness"] == "alive")
 }
 
 fn sites_in(report: &NodeReport) -> impl Iterator<Item = &Value> {
@@ -316,7 +336,8 @@ mod tests {
 
     #[test]
     fn a_site_is_taken_if_it_is_the_one_that_is_meant_and_all_reach_it() {
-        let of = |answers: &[Answer]| judge("z", answers);
+        let of =
+            |answers: &[Answer]| refuse_silent("z", answers).and_then(|()| judge("z", answers));
         let (taken, stranger) = (("taken", Some("z")), ("stranger", None));
         assert_eq!(of(&[answer("a", &[taken]), answer("b", &[stranger])]), Ok(true));
         assert_eq!(of(&[answer("a", &[("unreached", None), taken])]), Ok(true));

@@ -21,7 +21,7 @@ use crate::control::tls_stream::{TlsStream, tls_error};
 use crate::core::peers::address::{PeerAddress, host_of, place_of, sources};
 use crate::core::peers::greeting::{Greeting, Step};
 use crate::core::peers::handshake::{Answered, Protocol, UNPROVEN_HEADER};
-use crate::core::peers::hello::Hello;
+use crate::core::peers::hello::{Hello, PLAIN};
 use crate::core::peers::secret::{Guard, Word};
 use crate::core::peers::site_members::{ANSWER_BYTES_MAX, QUERY, SiteMembers};
 use crate::node::settings::PeerTls;
@@ -100,29 +100,34 @@ impl SiteProbe {
     }
 
     async fn ask_at(&self, address: &str, site: &str) -> Result<Verdict, Verdict> {
-        let (mut wire, is_secured) = match &self.tls {
-            None => (Box::new(self.dial(address).await?) as Box<dyn Wire>, false),
-            Some(tls) => {
-                let stream = self.dial(address).await?;
-                match TlsStream::dial(stream, &tls.nodes.connector, &host_of(address)).await {
-                    Ok(stream) => (Box::new(stream) as Box<dyn Wire>, true),
-                    Err(error) if tls.is_required || !is_plain(&error) => {
-                        return Err(Verdict::Refused(told_by(&error).to_string()));
-                    }
-                    Err(_) => (Box::new(self.dial(address).await?) as Box<dyn Wire>, false),
+        let mut wire: Box<dyn Wire> = Box::new(self.dial(address).await?);
+        let (mut is_secured, mut is_plain_end) = (false, false);
+        if let Some(tls) = &self.tls {
+            match TlsStream::dial(wire, &tls.nodes.connector, &host_of(address)).await {
+                Ok(stream) => (wire, is_secured) = (Box::new(stream), true),
+                Err(error) if !is_plain(&error) => {
+                    return Err(Verdict::Refused(told_by(&error).to_string()));
+                }
+                // A node speaks TLS with nodes that it knows. Whoever does not hears why in the
+                // clear, and says nothing there.
+                Err(_) => {
+                    wire = Box::new(self.dial(address).await?);
+                    is_plain_end = tls.is_required;
                 }
             }
-        };
-        if (is_secured || self.guard.secrets.is_some())
-            && !self.greet(&mut wire, address, site).await?
-        {
+        }
+        let has_to_prove = is_secured || self.guard.secrets.is_some() && !is_plain_end;
+        if has_to_prove && !self.greet(&mut wire, address, site).await? {
             // The other end does not know the Upgrade.
             wire = Box::new(self.dial(address).await?);
         }
         let request = format!("GET /ping?{QUERY} HTTP/1.1\r\nHost: {address}\r\n\r\n");
         wire.write_all(request.as_bytes()).await.map_err(broken)?;
         let (status, answer) = read_answer(&mut wire).await?;
-        Ok(judge(status, &answer))
+        match judge(status, &answer) {
+            Verdict::Taken(_) if is_plain_end => Err(uncertified()),
+            verdict => Ok(verdict),
+        }
     }
 
     async fn dial(&self, address: &str) -> Result<TcpStream, Verdict> {
@@ -201,11 +206,7 @@ fn meaning_of(answered: &Answered) -> Verdict {
     match answered {
         Answered::Refused => Verdict::Stranger("it does not know this node or its site".into()),
         Answered::Busy => Verdict::Unreached("it takes no further connection at present".into()),
-        Answered::Uncertified => Verdict::Refused(
-            "it takes nodes over TLS alone, with a certificate that has their name: give all nodes \
-             of both sites the same [cluster] tls and certificates of one authority"
-                .into(),
-        ),
+        Answered::Uncertified => uncertified(),
         Answered::Disowned => Verdict::Refused(
             "it does not take this node for the one that it says it is: another address, or two \
              processes of one name"
@@ -213,6 +214,15 @@ fn meaning_of(answered: &Answered) -> Verdict {
         ),
         _ => unproven(),
     }
+}
+
+fn uncertified() -> Verdict {
+    Verdict::Refused(
+        "only one of the two speaks TLS with other nodes, or its certificate does not have its \
+         name: give all nodes of both sites the same [cluster] tls and certificates of one \
+         authority"
+            .into(),
+    )
 }
 
 fn unproven() -> Verdict {
@@ -267,6 +277,7 @@ fn judge(status: u16, answer: &[u8]) -> Verdict {
     match status {
         200 => Verdict::Taken(SiteMembers::parse(body.as_bytes()).map(|told| told.site)),
         403 if text.contains(UNPROVEN_HEADER) => unproven(),
+        403 if reason == PLAIN => uncertified(),
         403 => Verdict::Stranger(reason),
         _ => Verdict::Unreached(format!("it answers with status {status}: {reason}")),
     }
@@ -286,6 +297,7 @@ mod tests {
         let stranger = of(403, "Reason: only for members\r\n", "");
         assert_eq!(stranger, Verdict::Stranger("only for members".into()));
         assert_eq!(of(403, UNPROVEN_HEADER, ""), unproven());
+        assert_eq!(of(403, &format!("Reason: {PLAIN}\r\n"), ""), uncertified());
         assert!(matches!(of(503, "", ""), Verdict::Unreached(text) if text.contains("503")));
     }
 
