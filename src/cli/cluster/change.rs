@@ -282,8 +282,8 @@ struct MoveWatch<'a> {
 }
 
 impl MoveWatch<'_> {
-    /// Looks at all nodes until `unrest` finds nothing. Returns how many copies the nodes have moved
-    /// since the command began.
+    /// Looks at all nodes until `unrest` finds nothing. Returns how many copies the nodes have
+    /// moved since the command began.
     fn until(
         &self,
         what: &str,

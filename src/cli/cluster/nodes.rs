@@ -12,12 +12,15 @@ use crate::cli::admin_client::AdminError;
 use crate::control::http_client::HttpError;
 
 /// Pause between two looks at all nodes. A look costs each node some 100 us of its control thread.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How many looks in a row must find nothing left to do. A node may have taken what another node
 /// has just sent, and not counted it yet.
 const LOOKS: u32 = 3;
 /// How long a node may stay silent while the command waits for it.
 const SILENCE_MAX: Duration = Duration::from_secs(15);
+
+/// What is left to do; `None`: nothing. Error: the command cannot go on.
+type Unrest = Result<Option<String>, String>;
 
 /// The nodes of a cluster that a command works with.
 pub(super) struct Nodes<'a> {
@@ -73,7 +76,7 @@ impl<'a> Nodes<'a> {
         &self,
         all: &[String],
         give_up: &dyn Fn(&str) -> String,
-        unrest: &dyn Fn(&[NodeReport]) -> Result<Option<String>, String>,
+        unrest: &dyn Fn(&[NodeReport]) -> Unrest,
     ) -> Result<Vec<NodeReport>, String> {
         let mut quiet = 0;
         let mut silent_since: Option<Instant> = None;
@@ -105,7 +108,8 @@ impl<'a> Nodes<'a> {
         }
     }
 
-    fn look(&self, all: &[String]) -> Result<Vec<NodeReport>, String> {
+    /// Looks at all these nodes once.
+    pub(super) fn look(&self, all: &[String]) -> Result<Vec<NodeReport>, String> {
         all.iter().map(|name| self.look_at(name)).collect()
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::site_change::{self, SiteSuccess};
 use super::site_plan::SiteOrder;
 use super::{CommonFlags, outcome_of, table, wait};
-use crate::cli::exit::{EXIT_FAILURE, EXIT_OK, EXIT_USAGE};
+use crate::cli::exit::{EXIT_FAILURE, EXIT_USAGE};
 use crate::cli::shown::{clean, json_text};
 use crate::cli::terminal::{failed, print};
 
@@ -116,5 +116,5 @@ fn end(is_json: bool, success: &SiteSuccess) -> u8 {
         });
         format!("{text}\n{}", next.collect::<String>())
     };
-    EXIT_OK.max(print(&printed.lines().map(|line| clean(line) + "\n").collect::<String>()))
+    print(&printed.lines().map(|line| clean(line) + "\n").collect::<String>())
 }

@@ -3,16 +3,19 @@
 //! stopped at any time and run again.
 
 use std::cell::Cell;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::context::Context;
-use super::nodes::Nodes;
+use super::nodes::{LOOK_EVERY, Nodes};
 use super::site_plan::{NodeSites, SiteOrder, Telling, document};
 use super::survey::{NodeReport, Survey};
 use crate::cli::progress::Progress;
 
+/// How long it takes at most, with default settings, until a site that was stopped is missed.
+const MISSED_WITHIN: Duration = Duration::from_secs(5);
 /// How often a site that is not reached is asked again.
 const ASK_EVERY: Duration = Duration::from_secs(5);
 
@@ -104,22 +107,18 @@ impl SiteWork<'_> {
             let next = self.next(survey.reports.values());
             return Ok(SiteSuccess { text, is_change: false, next });
         }
-        let mut reached = survey
-            .reports
-            .values()
-            .filter(|report| site_in(report, site).is_some_and(|seen| seen["liveness"] == "alive"));
-        if let Some(report) = reached.next().filter(|_| !is_running) {
+        if !is_running && let Some(name) = self.still_reached(survey)? {
             return Err(format!(
-                "{} reaches {site}: it runs, and what it holds would pop there as well as here. \
-                 Stop its nodes first, when chronos site list shows there that {} lacks nothing; \
-                 or say --running to take it out nevertheless",
-                report.name, self.own
+                "{name} reaches {site}: it runs, and what it holds would pop there as well as \
+                 here. Stop its nodes first, when chronos site list shows there that {} lacks \
+                 nothing; or say --running to take it out nevertheless",
+                self.own
             ));
         }
         self.context.say(&format!("1/2 telling {} of {count} nodes", tellings.len()));
         self.tell(tellings)?;
         self.context.say("2/2 waiting until all have obeyed");
-        let give_up = |left: &str| self.give_up("forget it", left, "add");
+        let give_up = |left: &str| self.give_up("forget it", left, "add SITE ADDRESS...");
         let reports = self.nodes.until(self.names, &give_up, &|reports| {
             if let Some(report) = reports.iter().find(|report| site_in(report, site).is_some()) {
                 return Err(other_order(report, site, "knows it again"));
@@ -134,6 +133,21 @@ impl SiteWork<'_> {
             self.nodes.began.elapsed().as_secs_f64()
         );
         Ok(SiteSuccess { text, is_change: true, next: self.next(reports.iter()) })
+    }
+
+    /// Returns a node that reaches the site and goes on doing so: a site that was stopped just now
+    /// is missed in a moment.
+    fn still_reached(&self, survey: &Survey) -> Result<Option<String>, String> {
+        let mut reports: Vec<NodeReport> = survey.reports.values().cloned().collect();
+        let reached = |reports: &[NodeReport]| {
+            let found = reports.iter().find(|report| is_reached(report, self.order.site()));
+            found.map(|report| report.name.clone())
+        };
+        while reached(&reports).is_some() && self.nodes.began.elapsed() < MISSED_WITHIN {
+            thread::sleep(LOOK_EVERY);
+            reports = self.nodes.look(self.names)?;
+        }
+        Ok(reached(&reports))
     }
 
     /// Has each node ask the site.
@@ -160,7 +174,7 @@ impl SiteWork<'_> {
         let progress = Progress::begin("offering timers");
         let (most, asked) = (Cell::new(0), Cell::new(Instant::now()));
         let site = self.order.site();
-        let give_up = |left: &str| self.give_up("offer it all timers", left, "remove");
+        let give_up = |left: &str| self.give_up("offer it all timers", left, "remove SITE");
         self.nodes.until(self.names, &give_up, &|reports| {
             let figure = |report: &NodeReport| {
                 site_in(report, site).and_then(|seen| seen["to_offer"].as_u64()).unwrap_or(0)
@@ -232,10 +246,11 @@ impl SiteWork<'_> {
     }
 
     fn give_up(&self, what: &str, left: &str, opposite: &str) -> String {
-        let (seconds, site) = (self.context.timeout.as_secs(), self.order.site());
+        let seconds = self.context.timeout.as_secs();
+        let opposite = opposite.replace("SITE", self.order.site());
         format!(
             "the nodes did not {what} within {seconds} s: {left}; nothing is lost: run the same \
-             command again, it goes on, or take it back with chronos site {opposite} {site}"
+             command again, it goes on, or take it back with chronos site {opposite}"
         )
     }
 }

@@ -41,8 +41,8 @@ pub(crate) fn status(context: &Context, wait: Option<Duration>) -> u8 {
     code.max(print(&text))
 }
 
-/// Shows the other sites and returns the exit code. The code is 0 if all members answer, agree about
-/// the sites and reach them, and if the sites lack nothing.
+/// Shows the other sites and returns the exit code. The code is 0 if all members answer, agree
+/// about the sites and reach them, and if the sites lack nothing.
 ///
 /// `wait`: how long to wait for that.
 pub(crate) fn show_sites(context: &Context, wait: Option<Duration>) -> u8 {

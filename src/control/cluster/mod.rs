@@ -1,7 +1,8 @@
-//! The members of the cluster and the other sites: what operators see of them and can order, the file
-//! that names them, the addresses behind their names, and the news of them in the log.
+//! The members of the cluster and the other sites: what operators see of them and can order, the
+//! file that names them, the addresses behind their names, and the news of them in the log.
 
 pub(crate) mod desk;
+mod list_edits;
 pub(crate) mod member_addresses;
 pub(crate) mod membership_file;
 pub(crate) mod moving;

@@ -6,20 +6,12 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::desk::{ClusterDesk, OrderError, lists_of};
-use super::site_probe::SiteProbe;
+use super::site_probe::{NamedSite, SiteProbe};
 use crate::cluster::view::{Membership, View};
 use crate::control::config::value::ValueKind;
 
 /// Most addresses of a site that is asked. Two are enough.
 const ADDRESSES_MAX: usize = 16;
-
-/// Another site, as an order names it.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NamedSite {
-    pub(crate) name: String,
-    pub(crate) addresses: Vec<String>,
-}
 
 /// The body of `PUT /cluster/sites`.
 #[derive(Debug, Deserialize)]

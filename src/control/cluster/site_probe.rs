@@ -6,13 +6,13 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::site_orders::NamedSite;
 use crate::cluster::view::View;
 use crate::control::config::settings::Config;
 use crate::control::http_client::told_by;
@@ -22,7 +22,7 @@ use crate::core::peers::address::{PeerAddress, host_of, place_of, sources};
 use crate::core::peers::greeting::{Greeting, Step};
 use crate::core::peers::handshake::{Answered, Protocol, UNPROVEN_HEADER};
 use crate::core::peers::hello::{Hello, PLAIN};
-use crate::core::peers::secret::{Guard, Word};
+use crate::core::peers::secret::{CLOSED, Guard, Word};
 use crate::core::peers::site_members::{ANSWER_BYTES_MAX, QUERY, SiteMembers};
 use crate::node::settings::PeerTls;
 use crate::ring::unpredictable;
@@ -33,6 +33,14 @@ use crate::wire::answer_reader::{AnswerReader, Progress};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes that are read at a time.
 const READ_BYTES: usize = 4 << 10;
+
+/// Another site, as an order names it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NamedSite {
+    pub(crate) name: String,
+    pub(crate) addresses: Vec<String>,
+}
 
 /// What a node asks a site with.
 #[derive(Clone)]
@@ -277,10 +285,16 @@ fn judge(status: u16, answer: &[u8]) -> Verdict {
     match status {
         200 => Verdict::Taken(SiteMembers::parse(body.as_bytes()).map(|told| told.site)),
         403 if text.contains(UNPROVEN_HEADER) => unproven(),
-        403 if reason == PLAIN => uncertified(),
+        403 if is_cut_from(&reason, PLAIN) => uncertified(),
+        403 if is_cut_from(&reason, CLOSED) => unproven(),
         403 => Verdict::Stranger(reason),
         _ => Verdict::Unreached(format!("it answers with status {status}: {reason}")),
     }
+}
+
+/// Whether a reason is this text: a node cuts reasons off.
+fn is_cut_from(reason: &str, text: &str) -> bool {
+    !reason.is_empty() && text.starts_with(reason)
 }
 
 #[cfg(test)]
@@ -298,6 +312,7 @@ mod tests {
         assert_eq!(stranger, Verdict::Stranger("only for members".into()));
         assert_eq!(of(403, UNPROVEN_HEADER, ""), unproven());
         assert_eq!(of(403, &format!("Reason: {PLAIN}\r\n"), ""), uncertified());
+        assert_eq!(of(403, &format!("Reason: {}\r\n", &CLOSED[..200]), ""), unproven());
         assert!(matches!(of(503, "", ""), Verdict::Unreached(text) if text.contains("503")));
     }
 

@@ -3,7 +3,7 @@
 
 use toml_edit::value;
 
-use super::membership_file::{
+use super::list_edits::{
     IniList, edit_ini_list, edit_ini_section, edit_section, keyed_lines, set_list,
 };
 
@@ -93,8 +93,8 @@ mod tests {
 
     #[test]
     fn a_file_of_the_original_keeps_its_own_site() {
-        let text = "[sites]\nlocal_site = x\nremote_site = y=b # east\nremote_site = x=a\n\n[cluster]\n\
-                    node = a\n";
+        let text = "[sites]\nlocal_site = x\nremote_site = y=b # east\nremote_site = x=a\n\n\
+                    [cluster]\nnode = a\n";
         let added = edit_ini_sites(text, "x", &sites("z=c y=b"));
         let lines = "x=a\nremote_site = z=c\nreplicate_timers_across_sites = true\n";
         assert_eq!(added, text.replace("x=a\n", lines));

@@ -105,8 +105,17 @@ impl ConfigFiles {
     /// deployment of the original service this is its cluster file. A variable of the environment
     /// overrides every file, so members that come from one cannot be written anywhere.
     pub(crate) fn members(&self) -> MembershipFile {
-        let cluster = self.ini.iter().flatten().next();
-        self.written("members", &MEMBERS, cluster.map(|(path, _)| path))
+        let overridden = |name: &str| {
+            format!(
+                "the members of this node come from the variable {name}, which no command can \
+                 change: put them into [cluster] of a file, and start the node with --config FILE \
+                 and without the variable"
+            )
+        };
+        let missing =
+            "this node has no file that members could be written into; start it with --config";
+        let cluster = self.ini.iter().flatten().next().map(|(path, _)| path);
+        self.written(cluster, &MEMBERS, &overridden, missing)
     }
 
     /// Returns the file that names the other sites, to be written when the sites change. In a
@@ -115,28 +124,36 @@ impl ConfigFiles {
     pub(crate) fn sites(&self) -> MembershipFile {
         let paths = || self.ini.iter().flatten().map(|(path, _)| path);
         let named = paths().find(|path| names_sites(path));
-        let shared = paths().last().filter(|_| self.toml.is_none());
-        self.written("other sites", &["CHRONOS_SITES_REMOTE"], named.or(shared))
+        let shared = paths().next_back().filter(|_| self.toml.is_none());
+        let overridden = |name: &str| {
+            format!(
+                "the other sites of this node come from the variable {name}, which no command can \
+                 change: put them into [sites] of a file, and start the node with --config FILE \
+                 and without the variable"
+            )
+        };
+        let missing =
+            "this node has no file that sites could be written into; start it with --config";
+        self.written(named.or(shared), &["CHRONOS_SITES_REMOTE"], &overridden, missing)
     }
 
-    /// Returns the file that `what` is written into: `ini` if there is one, else the TOML file. A
-    /// variable of the environment overrides every file.
-    fn written(&self, what: &str, variables: &[&str], ini: Option<&PathBuf>) -> MembershipFile {
+    /// Returns the file that is written into: `ini` if there is one, else the TOML file. A variable
+    /// of the environment overrides every file.
+    fn written(
+        &self,
+        ini: Option<&PathBuf>,
+        variables: &[&str],
+        overridden: &dyn Fn(&str) -> String,
+        missing: &str,
+    ) -> MembershipFile {
         let variable = self.environment.iter().find(|(name, _)| variables.contains(&&**name));
         if let Some((name, _)) = variable {
-            let section = if what == "members" { "cluster" } else { "sites" };
-            return MembershipFile::None(format!(
-                "the {what} of this node come from the variable {name}, which no command can \
-                 change: put them into [{section}] of a file, and start the node with --config FILE \
-                 and without the variable"
-            ));
+            return MembershipFile::None(overridden(name));
         }
         match (ini, &self.toml) {
             (Some(path), _) => MembershipFile::Ini(path.clone()),
             (None, Some(path)) => MembershipFile::Toml(path.clone()),
-            (None, None) => MembershipFile::None(format!(
-                "this node has no file that {what} could be written into; start it with --config"
-            )),
+            (None, None) => MembershipFile::None(missing.into()),
         }
     }
 
