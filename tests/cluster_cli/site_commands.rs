@@ -159,64 +159,21 @@ fn remove_and_add_again() -> Option<()> {
     cluster.introduce([(2, &add("site3", n3)), (3, &add("site2", n2))]);
     let sink = Sink::start();
     let begun = Instant::now();
-    let deleted: Vec<String> = (0..TIMERS)
-        .map(|_| cluster.create_for(3, &format!("http://{}/deleted", sink.address), 3_600))
-        .collect();
+    let uri = format!("http://{}/deleted", sink.address);
+    let deleted: Vec<String> = (0..TIMERS).map(|_| cluster.create_for(3, &uri, 3_600)).collect();
     for place in [0, 2] {
         until("all to be told", || {
-            let is_told = |location: &&String| cluster.status_of(place, "GET", location) == 200;
-            deleted.iter().all(|location| is_told(&location)).then_some(())
+            let is_told = |location: &String| cluster.status_of(place, "GET", location) == 200;
+            deleted.iter().all(is_told).then_some(())
         });
     }
     cluster.site_order(0, &["remove", "site3"]).expect(1, "Stop its nodes first");
-    let stories = AtomicBool::new(false);
+    let is_over = AtomicBool::new(false);
     let created = thread::scope(|scope| {
-        let cluster_now = Mutex::new(&mut cluster);
         let addresses = [0, 2].map(|place| names[place].parse::<SocketAddr>().expect("one"));
-        let (sink, is_over) = (&sink, &stories);
-        let load = scope.spawn(move || {
-            let mut asked: Vec<Instant> = Vec::new();
-            while !is_over.load(Ordering::Relaxed) {
-                let uri = format!("http://{}/pop/{}", sink.address, asked.len());
-                let timer = json!({
-                    "timing": { "interval": 5 },
-                    "callback": { "http": { "uri": uri, "opaque": "x" } },
-                });
-                let to = addresses[asked.len() % 2];
-                asked.push(Instant::now());
-                let answer = request_with(to, "POST", "/timers", "", &timer.to_string());
-                assert_eq!(answer.expect("it runs").status, 200);
-                thread::sleep(Duration::from_millis(10));
-            }
-            asked
-        });
-        let cluster = cluster_now.into_inner().expect("nobody panics with it");
-        cluster.kill(3);
-        for place in [0, 2] {
-            until("the site to be out of reach and removed", || {
-                let removed = cluster.site_order(place, &["remove", "site3"]);
-                removed
-                    .out
-                    .contains("site3 removed: 1 node tells it nothing any more")
-                    .then_some(())
-            });
-        }
-        cluster.await_sites(&[0], &["site2"]);
-        cluster.site_order(0, &["remove", "site3"]).expect(0, "nothing to do: no node knows site3");
-        for location in &deleted {
-            assert_eq!(cluster.status_of(2, "DELETE", location), 200);
-        }
-        // It runs with its file of before: nobody takes it for a site.
-        cluster.spawn(3);
-        cluster.await_members(3, &[3]);
-        cluster.site_order(3, &["list"]).expect(1, "has not reached the site site1");
-        for place in [0, 2] {
-            cluster.site_order(place, &add("site3", n3)).expect(0, "site3 added: 1 node knows it");
-        }
-        for place in [0, 2, 3] {
-            cluster.site_order(place, &["list", "--wait", "60"]).expect(0, "site");
-        }
-        stories.store(true, Ordering::Relaxed);
+        let load = scope.spawn(|| create_until(&is_over, addresses, &sink));
+        take_out_and_bring_back(&mut cluster, &deleted, n3);
+        is_over.store(true, Ordering::Relaxed);
         load.join().expect("each is taken")
     });
     until("all to pop", || (sink.seen().len() >= created.len()).then_some(()));
@@ -237,6 +194,51 @@ fn remove_and_add_again() -> Option<()> {
     }
     assert_eq!(pops.len(), created.len(), "none is lost, and nothing else pops");
     Some(())
+}
+
+/// Creates timers of 5 s until it is told to end. Returns when each was asked for.
+fn create_until(is_over: &AtomicBool, addresses: [SocketAddr; 2], sink: &Sink) -> Vec<Instant> {
+    let mut asked: Vec<Instant> = Vec::new();
+    while !is_over.load(Ordering::Relaxed) {
+        let uri = format!("http://{}/pop/{}", sink.address, asked.len());
+        let timer = json!({
+            "timing": { "interval": 5 },
+            "callback": { "http": { "uri": uri, "opaque": "x" } },
+        });
+        let to = addresses[asked.len() % 2];
+        asked.push(Instant::now());
+        let answer = request_with(to, "POST", "/timers", "", &timer.to_string());
+        assert_eq!(answer.expect("it runs").status, 200);
+        thread::sleep(Duration::from_millis(10));
+    }
+    asked
+}
+
+/// The site at place 3 is killed and taken out, `deleted` is deleted, and the site comes back.
+fn take_out_and_bring_back(cluster: &mut Cluster, deleted: &[String], n3: &str) {
+    cluster.kill(3);
+    for place in [0, 2] {
+        until("the site to be out of reach and removed", || {
+            let removed = cluster.site_order(place, &["remove", "site3"]);
+            removed.out.contains("site3 removed: 1 node tells it nothing any more").then_some(())
+        });
+    }
+    cluster.await_sites(&[0], &["site2"]);
+    cluster.site_order(0, &["remove", "site3"]).expect(0, "nothing to do: no node knows site3");
+    for location in deleted {
+        assert_eq!(cluster.status_of(2, "DELETE", location), 200);
+    }
+    // It runs with its file of before: nobody takes it for a site.
+    cluster.spawn(3);
+    cluster.await_members(3, &[3]);
+    cluster.site_order(3, &["list"]).expect(1, "has not reached the site site1");
+    for place in [0, 2] {
+        let added = cluster.site_order(place, &["add", "site3", n3]);
+        added.expect(0, "site3 added: 1 node knows it");
+    }
+    for place in [0, 2, 3] {
+        cluster.site_order(place, &["list", "--wait", "60"]).expect(0, "site");
+    }
 }
 
 #[test]

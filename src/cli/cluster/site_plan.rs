@@ -153,8 +153,8 @@ impl SiteOrder {
 
 /// Sites as an order to a node names them.
 pub(super) fn document(sites: &Sites) -> Value {
-    let one = |(name, addresses): (&String, &Vec<String>)| json!({ "name": name, "addresses": addresses });
-    sites.iter().map(one).collect()
+    let all = sites.iter();
+    all.map(|(name, addresses)| json!({ "name": name, "addresses": addresses })).collect()
 }
 
 fn told(sites: &Sites) -> String {
