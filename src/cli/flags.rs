@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 
 use super::backup::BackupFlags;
 use super::cluster::ClusterFlags;
+use super::cluster::site::SiteFlags;
 use super::config::ConfigFlags;
 use super::dead_letters::DeadLettersFlags;
 use super::destinations::DestinationsFlags;
@@ -94,6 +95,7 @@ pub(super) enum Tool {
     Doctor(DoctorFlags),
     Jobs(JobsFlags),
     Journal(Box<JournalFlags>),
+    Site(SiteFlags),
     Timer(TimerFlags),
     Timestamp(Box<TimestampFlags>),
     Token(TokenFlags),

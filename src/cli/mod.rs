@@ -72,6 +72,7 @@ pub fn run() -> ExitCode {
         Some(Tool::Doctor(flags)) => doctor::run(flags),
         Some(Tool::Jobs(flags)) => jobs::run(flags),
         Some(Tool::Journal(flags)) => journal::run(flags),
+        Some(Tool::Site(flags)) => cluster::site::run(flags),
         Some(Tool::Timer(flags)) => timer::run(flags),
         Some(Tool::Timestamp(flags)) => timestamp::run(flags),
         Some(Tool::Token(flags)) => token::run(flags),

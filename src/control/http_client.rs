@@ -361,7 +361,7 @@ fn why(error: hyper::Error) -> HttpError {
 }
 
 /// Translates an error of the stream.
-fn told_by(error: &io::Error) -> HttpError {
+pub(crate) fn told_by(error: &io::Error) -> HttpError {
     match tls_error(error) {
         Some(error) => HttpError::Tls(error.clone()),
         None if error.kind() == io::ErrorKind::UnexpectedEof => HttpError::CutOff,

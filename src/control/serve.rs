@@ -26,6 +26,7 @@ use crate::control::admin::listener::SharedAcceptor;
 use crate::control::admin::node_view::{NodeState, NodeView};
 use crate::control::cluster::desk::Source;
 use crate::control::cluster::peer_news;
+use crate::control::cluster::site_probe::SiteProbe;
 use crate::control::config::files::ConfigFiles;
 use crate::control::config::reload::{self, Reloader};
 use crate::control::config::settings::Config;
@@ -170,7 +171,7 @@ async fn live(
     };
     let shown = (Facts::of(config), told.configuration.clone());
     let board = AlarmBoard::default();
-    view.cluster.connect(source(config, files, (&node, told), originals));
+    view.cluster.connect(source(config, files, (&node, told), (originals, names.clone())));
     let addresses = doors.addresses();
     if !addresses.is_empty() {
         let state = admin_state(config, &view, tokens).with(shown.0, shown.1, board.clone());
@@ -322,15 +323,20 @@ fn source(
     config: &Config,
     files: ConfigFiles,
     (node, told): (&NodeHandle, Told),
-    originals: Originals,
+    (originals, names): (Originals, Names),
 ) -> Source {
-    let file = files.members();
+    let (file, sites_file) = (files.members(), files.sites());
     let reloader = Arc::new(Mutex::new(Reloader::new(files, config.clone(), node.view.clone())));
     let commander = node.commander();
     let (readers, progress) = (originals.clone(), originals.clone());
     let configuration = told.configuration.clone();
     let tell = tell(node.commander(), told);
     tokio::spawn(look_at_files(Arc::clone(&reloader), tell.clone()));
+    let asked = Arc::clone(&reloader);
+    let probe = move || {
+        let reloader = asked.lock().unwrap_or_else(PoisonError::into_inner);
+        SiteProbe::of(reloader.config(), reloader.view(), names.clone())
+    };
     let (named, tell_names) = (Arc::clone(&reloader), tell.clone());
     let read_names = move || {
         let mut reloader = named.lock().unwrap_or_else(PoisonError::into_inner);
@@ -350,6 +356,8 @@ fn source(
     };
     Source {
         file,
+        sites_file,
+        probe: Box::new(probe),
         admin_addresses: config.admin.cluster.clone(),
         reload: Box::new(reload),
         read_names: Box::new(read_names),

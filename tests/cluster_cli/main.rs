@@ -1,6 +1,7 @@
 //! `chronos cluster` against real nodes: every node a process with a TOML file of its own on
 //! 127.0.0.21 to 127.0.0.24, ports that are free, operators who interrupt, repeat and err.
 
+mod site_commands;
 mod sites;
 
 use std::collections::{BTreeSet, HashMap};
@@ -251,7 +252,7 @@ impl Ended {
     }
 }
 
-/// A join under way, ended with the value.
+/// An order under way, ended with the value.
 struct Joining(Option<Child>);
 
 impl Drop for Joining {
@@ -266,9 +267,13 @@ impl Drop for Joining {
 
 impl Joining {
     fn begin(cluster: &Cluster, place: usize, name: &str) -> Joining {
+        Joining::ordered(cluster, place, &["cluster", "join", name])
+    }
+
+    fn ordered(cluster: &Cluster, place: usize, words: &[&str]) -> Joining {
         let mut command = children::command(env!("CARGO_BIN_EXE_chronos"));
         let admin = cluster.admin(place).to_string();
-        command.args(["cluster", "join", name, "--admin", &admin, "--timeout", "120"]);
+        command.args(words).args(["--admin", &admin, "--timeout", "120"]);
         command.env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Joining(Some(command.spawn_tied().expect("the binary runs")))
     }

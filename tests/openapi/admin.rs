@@ -127,7 +127,7 @@ pub fn figures(contract: &Contract) {
     contract.refused(node.admin, &order, 409);
     contract.refused(bare.admin, &backup, 409);
     contract.refused(bare.admin, &backup.body("{}"), 400);
-    for operation in ["backup", "changeMembers", "putDestination"] {
+    for operation in ["backup", "changeMembers", "changeSites", "probeSite", "putDestination"] {
         let long = contract.example(operation, &[]).body(&"x".repeat(200_000));
         contract.refused(bare.admin, &long, 413);
     }
@@ -154,6 +154,14 @@ pub fn cluster(contract: &Contract) {
     contract.refused(to, &change.clone().body("{"), 400);
     let expected = format!("{{\"nodes\":[{own:?}],\"expected\":{{\"nodes\":[\"127.0.0.9:1\"]}}}}");
     contract.refused(to, &change.clone().body(&expected), 409);
+    let sites = of("changeSites");
+    contract.expect(to, &sites, 200);
+    contract.expect(to, &of("cluster"), 200);
+    contract.refused(to, &sites, 409);
+    contract.refused(to, &sites.clone().body("{"), 400);
+    contract.expect(to, &sites.clone().body("{\"sites\":[]}"), 200);
+    contract.expect(to, &of("probeSite"), 200);
+    contract.refused(to, &of("probeSite").body("{\"name\":\"a\",\"addresses\":[]}"), 400);
     node.write_config("[limits]\nno_such_key = 1\n");
     contract.refused(to, &of("reload"), 409);
     contract.expect(to, &of("cluster"), 200);

@@ -3,25 +3,14 @@
 //! it can be stopped at any time and run again.
 
 use std::collections::BTreeMap;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::context::{Context, Success};
+use super::nodes::Nodes;
 use super::plan::{ChangeKind, ChangePlan, Decision, Lists, Procedure};
 use super::survey::{NodeReport, Survey};
-use crate::cli::admin_client::AdminError;
 use crate::cli::progress::Progress;
-use crate::control::http_client::HttpError;
-
-/// Pause between two looks at all nodes. A look costs each node some 100 us of its control thread.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How many looks in a row must find nothing left to do. A node may have taken what another node
-/// has just sent, and not counted it yet.
-const LOOKS: u32 = 3;
-/// How long a node may stay silent while the command waits for it.
-const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 /// Adds or removes nodes and moves their timers. `is_dead` means that the nodes will never run
 /// again. An error says what to do.
@@ -64,7 +53,7 @@ pub(crate) fn change(
     let mut text = format!(
         "{names} {verb}: {nodes} {}, {moved} copies of timers moved, {:.1} s",
         if nodes == 1 { "node" } else { "nodes" },
-        work.began.elapsed().as_secs_f64()
+        work.nodes.began.elapsed().as_secs_f64()
     );
     if procedure.kind == ChangeKind::Leave && !is_dead {
         text += "; what left may be stopped now";
@@ -88,7 +77,7 @@ pub(crate) fn resynchronise(context: &Context) -> Result<Success, String> {
         "resynchronised: {} of {} nodes, {moved} copies of timers moved, {:.1} s",
         survey.reports.len(),
         survey.reports.len() + survey.missing.len(),
-        work.began.elapsed().as_secs_f64()
+        work.nodes.began.elapsed().as_secs_f64()
     );
     Ok(Success { text, is_change: true, moved, members, incomplete })
 }
@@ -154,9 +143,7 @@ fn refuse_fixed(survey: &Survey, plan: &ChangePlan) -> Result<(), String> {
 /// A procedure under way.
 struct Work<'a> {
     context: &'a Context,
-    /// Admin addresses by name of the node.
-    admins: BTreeMap<String, String>,
-    began: Instant,
+    nodes: Nodes<'a>,
     /// Copies that each node had moved before, by name. Nodes count since their start.
     moved: BTreeMap<String, u64>,
 }
@@ -166,8 +153,7 @@ impl<'a> Work<'a> {
         let reports = survey.reports.values();
         Self {
             context,
-            admins: reports.clone().map(|r| (r.name.clone(), r.admin.clone())).collect(),
-            began: Instant::now(),
+            nodes: Nodes::of(context, survey),
             moved: reports.map(|r| (r.name.clone(), r.moved)).collect(),
         }
     }
@@ -195,8 +181,8 @@ impl<'a> Work<'a> {
     fn step_3(&self, plan: &ChangePlan) -> Result<(), String> {
         self.context.say(&format!("3/3 {}", plan.after));
         for (name, lists) in plan.last_words() {
-            if self.admins.contains_key(&name) {
-                let report = self.look_at(&name).map_err(|error| {
+            if self.nodes.knows(&name) {
+                let report = self.nodes.look_at(&name).map_err(|error| {
                     format!("{error}\nrun the same command again when it is back: it goes on")
                 })?;
                 refuse_other(plan, &report)?;
@@ -205,16 +191,6 @@ impl<'a> Work<'a> {
             }
         }
         Ok(())
-    }
-
-    fn admin(&self, name: &str) -> Result<&str, String> {
-        let admin = self.admins.get(name).map(String::as_str);
-        admin.ok_or_else(|| format!("{name} was not asked: no admin API of it is known"))
-    }
-
-    fn look_at(&self, name: &str) -> Result<NodeReport, String> {
-        let admin = self.admin(name)?;
-        self.context.ask(admin).map_err(|error| format!("{name}: no answer from {admin}: {error}"))
     }
 
     /// Gives a node other members. With `expected`, the node refuses unless it has those members
@@ -228,25 +204,7 @@ impl<'a> Work<'a> {
         if let Some(expected) = expected {
             body["expected"] = of(expected);
         }
-        self.order(name, "PUT", "/cluster/membership", Some(&body))
-    }
-
-    fn order(
-        &self,
-        name: &str,
-        method: &str,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Result<(), String> {
-        let admin = self.admin(name)?;
-        self.context.request(admin, method, path, body).map(|_| ()).map_err(|error| {
-            let text = match error {
-                AdminError::Http(HttpError::Refused { text, .. }) => text,
-                AdminError::NotSent(text) => text,
-                error => format!("no answer from {admin}: {error}"),
-            };
-            format!("{name}: {text}\nrun the same command again when that is repaired: it goes on")
-        })
+        self.nodes.order(name, "PUT", "/cluster/membership", Some(&body)).map(|_| ())
     }
 
     /// Waits until all nodes of `remain` and `leaving` believe each other alive. Then makes
@@ -259,14 +217,14 @@ impl<'a> Work<'a> {
         plan: Option<&ChangePlan>,
     ) -> Result<u64, String> {
         let known = |names: &[String]| -> Vec<String> {
-            names.iter().filter(|name| self.admins.contains_key(*name)).cloned().collect()
+            names.iter().filter(|name| self.nodes.knows(name)).cloned().collect()
         };
         let (remain, leaving) = (known(remain), known(leaving));
         let all = [&remain[..], &leaving].concat();
         let watch = MoveWatch { work: self, all: &all, leaving: &leaving, plan };
         watch.until("see each other", None, &|report| not_seen(report, &all))?;
         for name in &remain {
-            self.order(name, "POST", "/cluster/resync", None)?;
+            self.nodes.order(name, "POST", "/cluster/resync", None)?;
         }
         let progress = Progress::begin("moving timers");
         watch.until("move their timers", Some(&progress), &|report| {
@@ -324,46 +282,23 @@ struct MoveWatch<'a> {
 }
 
 impl MoveWatch<'_> {
-    /// Looks at all nodes until `unrest` finds nothing in [`LOOKS`] looks in a row. Returns how
-    /// many copies the nodes have moved since the command began.
+    /// Looks at all nodes until `unrest` finds nothing. Returns how many copies the nodes have
+    /// moved since the command began.
     fn until(
         &self,
         what: &str,
         progress: Option<&Progress>,
         unrest: &dyn Fn(&NodeReport) -> Option<String>,
     ) -> Result<u64, String> {
-        let mut quiet = 0;
-        let mut silent_since: Option<Instant> = None;
-        let mut left;
-        loop {
-            match self.look() {
-                Ok(reports) => {
-                    self.refuse_others(&reports)?;
-                    silent_since = None;
-                    left = reports.iter().find_map(unrest);
-                    if let Some(progress) = progress {
-                        self.show(progress, &reports);
-                    }
-                    quiet = if left.is_none() { quiet + 1 } else { 0 };
-                    if quiet == LOOKS {
-                        return Ok(self.moved(&reports));
-                    }
-                }
-                Err(error) => {
-                    quiet = 0;
-                    if silent_since.get_or_insert_with(Instant::now).elapsed() > SILENCE_MAX {
-                        return Err(format!(
-                            "{error}\nrun the same command again when it is back: it goes on"
-                        ));
-                    }
-                    left = Some(error);
-                }
+        let give_up = |left: &str| self.give_up(what, left);
+        let reports = self.work.nodes.until(self.all, &give_up, &|reports| {
+            self.refuse_others(reports)?;
+            if let Some(progress) = progress {
+                self.show(progress, reports);
             }
-            if self.work.began.elapsed() > self.work.context.timeout {
-                return Err(self.give_up(what, &left.unwrap_or_default()));
-            }
-            thread::sleep(LOOK_EVERY);
-        }
+            Ok(reports.iter().find_map(unrest))
+        })?;
+        Ok(self.moved(&reports))
     }
 
     fn refuse_others(&self, reports: &[NodeReport]) -> Result<(), String> {
@@ -390,10 +325,6 @@ impl MoveWatch<'_> {
         };
         let seconds = self.work.context.timeout.as_secs();
         format!("the nodes did not {what} within {seconds} s: {left}{hint}")
-    }
-
-    fn look(&self) -> Result<Vec<NodeReport>, String> {
-        self.all.iter().map(|name| self.work.look_at(name)).collect()
     }
 
     fn show(&self, progress: &Progress, reports: &[NodeReport]) {

@@ -4,8 +4,12 @@
 mod certs;
 mod change;
 mod context;
+mod nodes;
 mod plan;
 mod request;
+pub(super) mod site;
+mod site_change;
+mod site_plan;
 mod sites;
 mod survey;
 mod table;
@@ -60,6 +64,13 @@ pub(super) struct ClusterFlags {
     #[command(subcommand)]
     command: ClusterCommand,
 
+    #[command(flatten)]
+    common: CommonFlags,
+}
+
+/// What the commands on a cluster and those on its sites have in common.
+#[derive(Debug, Args)]
+pub(super) struct CommonFlags {
     /// Admin API of a live member, over TLS with https:// before it; may be given several times
     #[arg(long, global = true, value_name = "HOST:PORT", default_value = "127.0.0.1:7254")]
     admin: Vec<String>,
@@ -75,6 +86,23 @@ pub(super) struct ClusterFlags {
     #[arg(long, global = true, value_name = "DURATION", default_value_t = 3_600)]
     #[arg(value_parser = timeout)]
     timeout: u64,
+}
+
+impl CommonFlags {
+    /// What the commands work with. Error: the exit code, and why is told.
+    fn context(&self) -> Result<Context, u8> {
+        let client = AdminClient::new(&self.tls);
+        let client = client.map_err(|reason| failed(self.json, &reason, EXIT_USAGE))?;
+        if self.json {
+            silence();
+        }
+        Ok(Context {
+            admin: self.admin.clone(),
+            client,
+            json: self.json,
+            timeout: Duration::from_secs(self.timeout),
+        })
+    }
 }
 
 fn timeout(text: &str) -> Result<u64, String> {
@@ -116,18 +144,9 @@ enum ClusterCommand {
 
 /// Runs one of the commands; returns the exit code.
 pub(super) fn run(flags: &ClusterFlags) -> u8 {
-    let client = match AdminClient::new(&flags.tls) {
-        Ok(client) => client,
-        Err(reason) => return failed(flags.json, &reason, EXIT_USAGE),
-    };
-    if flags.json {
-        silence();
-    }
-    let context = Context {
-        admin: flags.admin.clone(),
-        client,
-        json: flags.json,
-        timeout: Duration::from_secs(flags.timeout),
+    let context = match flags.common.context() {
+        Ok(context) => context,
+        Err(code) => return code,
     };
     let result = match &flags.command {
         ClusterCommand::Status { wait } => {
@@ -138,7 +157,7 @@ pub(super) fn run(flags: &ClusterFlags) -> u8 {
         ClusterCommand::Join { nodes } | ClusterCommand::Leave { nodes, .. } => {
             if let Some(twice) = twice(nodes) {
                 let told = format!("{twice} is named twice; name every node once");
-                return failed(flags.json, &told, EXIT_USAGE);
+                return failed(context.json, &told, EXIT_USAGE);
             }
             let is_dead = matches!(flags.command, ClusterCommand::Leave { dead: true, .. });
             let kind = match flags.command {
@@ -194,6 +213,11 @@ fn made(context: &Context, result: Result<String, String>) -> u8 {
     print(&format!("{:#}\n", json!({ "files": files })))
 }
 
+/// How a command ended that did all that was ordered.
+fn outcome_of(is_change: bool) -> &'static str {
+    if is_change { "done" } else { "nothing to do" }
+}
+
 /// Prints how a command ended, as text or as JSON, and returns the exit code.
 fn end(context: &Context, result: Result<Success, String>) -> u8 {
     let Success { text, is_change, moved, members, incomplete } = match result {
@@ -201,10 +225,9 @@ fn end(context: &Context, result: Result<Success, String>) -> u8 {
         Err(text) => return failed(context.json, &text, EXIT_FAILURE),
     };
     incomplete.iter().for_each(|told| tell(&format!("incomplete: {}", clean(told))));
-    let (outcome, code) = match (incomplete.is_empty(), is_change) {
-        (false, _) => ("incomplete", EXIT_FAILURE),
-        (true, true) => ("done", EXIT_OK),
-        (true, false) => ("nothing to do", EXIT_OK),
+    let (outcome, code) = match incomplete.is_empty() {
+        false => ("incomplete", EXIT_FAILURE),
+        true => (outcome_of(is_change), EXIT_OK),
     };
     let printed = if context.json {
         json_text(&json!({

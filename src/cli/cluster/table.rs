@@ -1,4 +1,5 @@
-//! `chronos cluster status`: one line per member, one per other site, then the problems.
+//! `chronos cluster status`: one line per member, one per other site, then the problems; and
+//! `chronos site list`: the sites alone.
 
 use std::time::{Duration, Instant};
 
@@ -20,11 +21,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 ///
 /// `wait`: how long to wait for that.
 pub(crate) fn status(context: &Context, wait: Option<Duration>) -> u8 {
-    let mut survey = match surveyed(context, wait) {
+    let mut survey = match surveyed(context, wait, problems) {
         Ok(survey) => survey,
-        Err(error) => {
-            return failed(context.json, &error, EXIT_FAILURE);
-        }
+        Err(error) => return failed(context.json, &error, EXIT_FAILURE),
     };
     let strangers = survey.forget_strangers(&[]);
     let problems = problems(&survey);
@@ -42,8 +41,49 @@ pub(crate) fn status(context: &Context, wait: Option<Duration>) -> u8 {
     code.max(print(&text))
 }
 
-/// Looks at the cluster, again and again until all is well or the time to wait is over.
-fn surveyed(context: &Context, wait: Option<Duration>) -> Result<Survey, String> {
+/// Shows the other sites and returns the exit code. The code is 0 if all members answer, agree
+/// about the sites and reach them, and if the sites lack nothing.
+///
+/// `wait`: how long to wait for that.
+pub(crate) fn show_sites(context: &Context, wait: Option<Duration>) -> u8 {
+    let mut survey = match surveyed(context, wait, problems_of_sites) {
+        Ok(survey) => survey,
+        Err(error) => return failed(context.json, &error, EXIT_FAILURE),
+    };
+    survey.forget_strangers(&[]);
+    let problems = problems_of_sites(&survey);
+    let text = if context.json {
+        let nodes: Vec<_> = survey
+            .reports
+            .values()
+            .map(|report| {
+                let NodeReport { name, document, .. } = report;
+                json!({ "name": name, "site": document["site"], "sites": document["sites"] })
+            })
+            .collect();
+        format!("{:#}\n", json!({ "nodes": nodes, "problems": problems }))
+    } else {
+        let first = survey.reports.values().next().expect("a survey has an answer");
+        let own = first.document["site"].as_str().unwrap_or_default();
+        let problems: String = problems.iter().map(|text| format!("problem: {text}\n")).collect();
+        match sites::table(&survey) {
+            none if none.is_empty() => {
+                format!("no other site holds the timers of {own}\n{problems}")
+            }
+            table => format!("{table}seen from {own}\n{problems}"),
+        }
+    };
+    let code = if problems.is_empty() { EXIT_OK } else { EXIT_FAILURE };
+    code.max(print(&text))
+}
+
+/// Looks at the cluster, again and again until all is well or the time to wait is over. `problems`
+/// finds what is not well.
+fn surveyed(
+    context: &Context,
+    wait: Option<Duration>,
+    problems: fn(&Survey) -> Vec<String>,
+) -> Result<Survey, String> {
     let end = wait.map(|wait| Instant::now() + wait);
     let mut is_told = false;
     loop {
@@ -63,10 +103,21 @@ fn surveyed(context: &Context, wait: Option<Duration>) -> Result<Survey, String>
     }
 }
 
+/// Returns what is wrong with the other sites. Empty if all is well.
+fn problems_of_sites(survey: &Survey) -> Vec<String> {
+    let mut problems = missing(survey);
+    problems.extend(sites::disagreements(survey));
+    problems.extend(survey.reports.values().flat_map(sites::problems_of));
+    problems
+}
+
+fn missing(survey: &Survey) -> Vec<String> {
+    survey.missing.iter().map(|(name, why)| format!("{name} does not answer: {why}")).collect()
+}
+
 /// Returns what an operator should know. Empty if all is well.
 fn problems(survey: &Survey) -> Vec<String> {
-    let mut problems: Vec<String> =
-        survey.missing.iter().map(|(name, why)| format!("{name} does not answer: {why}")).collect();
+    let mut problems = missing(survey);
     problems.extend(survey.disagreements());
     problems.extend(sites::disagreements(survey));
     for report in survey.reports.values() {

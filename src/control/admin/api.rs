@@ -179,6 +179,8 @@ fn router(state: AdminState) -> Router {
         .route("/cluster/reload", post(cluster_reload))
         .route("/cluster/resync", post(cluster_resync))
         .route("/cluster/membership", put(cluster_membership))
+        .route("/cluster/sites", put(cluster_sites))
+        .route("/cluster/sites/probe", post(probe_site))
         .route("/backup", post(backup).get(last_backup))
         .route("/destinations", get(destinations::all))
         .route(
@@ -303,6 +305,18 @@ async fn cluster_membership(State(state): State<AdminState>, body: Bytes) -> Res
     ordered(&state, state.view.cluster.change(&body))
 }
 
+async fn cluster_sites(State(state): State<AdminState>, body: Bytes) -> Response {
+    ordered(&state, state.view.cluster.change_sites(&body))
+}
+
+/// Asks a site that is to be added what it says to this node.
+async fn probe_site(State(state): State<AdminState>, body: Bytes) -> Response {
+    match state.view.cluster.probe(&body) {
+        Ok((probe, site)) => json_text(&probe.ask(site).await),
+        Err(error) => refused(&error),
+    }
+}
+
 /// What a backup is asked for with.
 #[derive(serde::Deserialize)]
 struct BackupOrder {
@@ -340,14 +354,16 @@ async fn last_backup(State(state): State<AdminState>) -> Response {
 fn ordered(state: &AdminState, result: Result<(), OrderError>) -> Response {
     match result {
         Ok(()) => json_text(&state.view.cluster.render(&state.view.meters)),
-        Err(error) => {
-            let status = match &error {
-                OrderError::Wrong(_) => StatusCode::BAD_REQUEST,
-                OrderError::Refused(_) => StatusCode::CONFLICT,
-            };
-            (status, format!("{error}\n")).into_response()
-        }
+        Err(error) => refused(&error),
     }
+}
+
+fn refused(error: &OrderError) -> Response {
+    let status = match error {
+        OrderError::Wrong(_) => StatusCode::BAD_REQUEST,
+        OrderError::Refused(_) => StatusCode::CONFLICT,
+    };
+    (status, format!("{error}\n")).into_response()
 }
 
 /// Answers every statistics tag of this node, or with `?scope=cluster` of all members.

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::membership_file::{Lists, MembershipFile};
 use super::moving::Moving;
+use super::site_probe::SiteProbe;
 use super::sites::{Offer, Offers, standing_of};
 use crate::base::ids::{PeerIndex, TimerId};
 use crate::cluster::detector::Liveness;
@@ -41,8 +42,12 @@ pub(crate) enum OrderError {
 pub(crate) struct Source {
     /// The file that names the members.
     pub file: MembershipFile,
+    /// The file that names the other sites.
+    pub sites_file: MembershipFile,
     /// Admin listeners of the other members, which `chronos cluster` asks.
     pub admin_addresses: Vec<String>,
+    /// Returns what asks a site that is to be added.
+    pub probe: Box<dyn Fn() -> SiteProbe + Send + Sync>,
     /// Reads the configuration again, as on SIGHUP.
     pub reload: Reload,
     /// Reads the file of names again, as on SIGUSR2.
@@ -64,8 +69,8 @@ pub(crate) struct ClusterDesk {
     offers: Mutex<Offers>,
 }
 
-struct DeskState {
-    view: Arc<View>,
+pub(super) struct DeskState {
+    pub(super) view: Arc<View>,
     reloads: u64,
     reload_failures: u64,
     /// The text of the last reload's error, and when it failed. `None` after a reload that
@@ -240,9 +245,9 @@ impl ClusterDesk {
         let source = self.source()?;
         let former = source.file.write(&wanted);
         let former = former.map_err(|error| OrderError::Refused(error.to_string()))?;
-        let reloaded = self.reload().and_then(|()| {
-            let now = lists_of(&self.state().view);
-            if is_same(&now, &alone_or(&wanted, &view)) {
+        self.reload_written(&source.file, &former, |view| {
+            let now = lists_of(view);
+            if is_same(&now, &alone_or(&wanted, view)) {
                 return Ok(());
             }
             Err(OrderError::Refused(format!(
@@ -250,9 +255,20 @@ impl ClusterDesk {
                  overrides the file (a variable CHRONOS_CLUSTER_...?); remove that",
                 told(&now)
             )))
-        });
+        })
+    }
+
+    /// Reloads after a file was written. If that fails, or `check` refuses what was read, the file
+    /// gets its former text back.
+    pub(super) fn reload_written(
+        &self,
+        file: &MembershipFile,
+        former: &str,
+        check: impl FnOnce(&View) -> Result<(), OrderError>,
+    ) -> Result<(), OrderError> {
+        let reloaded = self.reload().and_then(|()| check(&Arc::clone(&self.state().view)));
         if reloaded.is_err() {
-            let restored = source.file.restore(&former);
+            let restored = file.restore(former);
             restored.map_err(|error| OrderError::Refused(error.to_string()))?;
             // The former text was valid once. If it no longer is, `/cluster` shows that error.
             let _ = self.reload();
@@ -289,6 +305,7 @@ impl ClusterDesk {
             "membership_fixed": source.and_then(|source| source.file.why_none()),
             "members": members,
             "sites": sites,
+            "sites_fixed": source.and_then(|source| source.sites_file.why_none()),
             "resynchronisation": self.progress(view, meters),
             "timers": sum(meters, |core| &core.timers),
             "is_recovering": progress(meters).is_some(),
@@ -410,13 +427,13 @@ impl ClusterDesk {
         })
     }
 
-    fn source(&self) -> Result<&Source, OrderError> {
+    pub(super) fn source(&self) -> Result<&Source, OrderError> {
         self.source.get().ok_or_else(|| {
             OrderError::Refused("this node has no configuration that could be read again".into())
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, DeskState> {
+    pub(super) fn state(&self) -> MutexGuard<'_, DeskState> {
         // Every change of the state is one assignment, so a panic leaves nothing half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -430,7 +447,7 @@ impl NamedLists {
 
 /// Returns the lists that a view means. A node alone is listed under the nodes, although no file
 /// names it.
-fn lists_of(view: &View) -> Lists {
+pub(super) fn lists_of(view: &View) -> Lists {
     let (new, old) = (view.new_nodes(), view.old_nodes());
     [new.intersection(old), new.minus(old), old.minus(new)]
         .map(|set| set.iter().map(|peer| view.name_of(peer).to_owned()).collect())
@@ -534,6 +551,8 @@ fn sum(meters: &[CoreMeters], meter: impl Fn(&CoreMeters) -> &Meter) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::config::settings::Config;
+    use crate::control::names::Names;
     use crate::shard::effects::Dialect;
     use std::fs;
     use std::path::{Path, PathBuf};
@@ -570,7 +589,11 @@ mod tests {
         let desk = ClusterDesk::of(Arc::new(View::alone(OWN)), None);
         desk.connect(Source {
             file: MembershipFile::Toml(path.to_owned()),
+            sites_file: MembershipFile::Toml(path.to_owned()),
             admin_addresses: vec!["127.0.0.1:7254".into()],
+            probe: Box::new(|| {
+                SiteProbe::of(&Config::default(), &View::alone(OWN), Names::default())
+            }),
             reload: reload_from(path.to_owned()),
             read_names: Box::new(|| {}),
             resynchronise: Box::new(|| {}),

@@ -1,12 +1,12 @@
-//! Writes the members of the cluster into the file that named them. Comments, other keys and their
-//! order stay. This file checks nothing: the caller has checked the lists.
+//! Writes the members of the cluster, and the other sites, into the file that named them. Comments,
+//! other keys and their order stay. This file checks nothing: the caller has checked the lists.
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use toml_edit::{Array, DocumentMut, Item, Table, Value};
-
+use super::list_edits::{IniList, edit_ini_list, edit_ini_section, edit_section, set_list};
+use super::sites_file::{edit_ini_sites, edit_toml_sites};
 use crate::control::config::error::CONFIG_BYTES_MAX;
 use crate::control::config::regular_file;
 use crate::ring::create_anew;
@@ -21,7 +21,7 @@ const SECTION: &str = "cluster";
 /// The three lists, in this order: nodes that stay, that join, that leave.
 pub(crate) type Lists = [Vec<String>; 3];
 
-/// The file that names this node's members.
+/// The file that names this node's members, or the other sites.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MembershipFile {
     /// The TOML configuration file.
@@ -41,7 +41,7 @@ pub(crate) enum MembershipFileError {
     /// The file cannot be read or replaced.
     #[error(
         "{file}: {source}. The node's user must be able to write the file and its folder; or edit \
-         [cluster] there by hand and send SIGHUP"
+         [cluster] or [sites] there by hand and send SIGHUP"
     )]
     Io {
         /// The path of the file.
@@ -60,7 +60,7 @@ pub(crate) enum MembershipFileError {
 }
 
 impl MembershipFile {
-    /// Returns why the members cannot be written, if there is no file to write them into.
+    /// Returns why nothing can be written, if there is no file to write into.
     pub(crate) fn why_none(&self) -> Option<&str> {
         match self {
             MembershipFile::None(reason) => Some(reason),
@@ -71,11 +71,32 @@ impl MembershipFile {
     /// Writes the lists into the file. Returns the file's former text, for
     /// [`MembershipFile::restore`].
     pub(crate) fn write(&self, lists: &Lists) -> Result<String, MembershipFileError> {
+        self.edit(|former| edit_toml(former, lists), |former| edit_ini(former, lists))
+    }
+
+    /// Writes the other sites into the file, each as `name=address`, and returns the file's former
+    /// text. `own` is the name of this site, which files of the original name among the others.
+    pub(crate) fn write_sites(
+        &self,
+        own: &str,
+        sites: &[String],
+    ) -> Result<String, MembershipFileError> {
+        self.edit(
+            |former| edit_toml_sites(former, sites),
+            |former| edit_ini_sites(former, own, sites),
+        )
+    }
+
+    fn edit(
+        &self,
+        toml: impl Fn(&str) -> Result<String, String>,
+        ini: impl Fn(&str) -> String,
+    ) -> Result<String, MembershipFileError> {
         let path = self.path()?;
         let former = self.read(path)?;
         let edited = match self {
-            MembershipFile::Toml(_) => edit_toml(&former, lists),
-            _ => Ok(edit_ini(&former, lists)),
+            MembershipFile::Toml(_) => toml(&former),
+            _ => Ok(ini(&former)),
         };
         let text = edited.map_err(|reason| MembershipFileError::Content {
             file: path.display().to_string(),
@@ -150,141 +171,18 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 }
 
 fn edit_toml(text: &str, lists: &Lists) -> Result<String, String> {
-    let mut document: DocumentMut =
-        text.parse().map_err(|error: toml_edit::TomlError| error.message().replace('\n', ", "))?;
-    if !document.contains_key(SECTION) {
-        // Comments at the end of the file stay in their place, which is before the new section.
-        let end = document.trailing().as_str().unwrap_or_default();
-        let mut table = Table::new();
-        table.decor_mut().set_prefix(format!("{end}{}", if text.is_empty() { "" } else { "\n" }));
-        document.set_trailing("");
-        document.insert(SECTION, Item::Table(table));
-    }
-    let cluster = document.get_mut(SECTION).expect("there, or inserted just now");
-    let cluster = cluster.as_table_like_mut().ok_or("[cluster] is no table")?;
-    for (key, wanted) in TOML_KEYS.into_iter().zip(lists) {
-        match cluster.get_mut(key).and_then(Item::as_array_mut) {
-            Some(array) => edit_array(array, wanted),
-            None if wanted.is_empty() => {
-                cluster.remove(key);
-            }
-            None => {
-                cluster.insert(key, Item::Value(wanted.iter().collect::<Array>().into()));
-            }
-        }
-    }
-    Ok(document.to_string())
-}
-
-/// Makes an array hold the `wanted` names. An element that stays keeps the space and the comments
-/// around it: the comment on its line, and the lines above it.
-fn edit_array(array: &mut Array, wanted: &[String]) {
-    let ends_open = array.trailing_comma();
-    let after = array.trailing().as_str().unwrap_or_default().to_owned();
-    let mut spaces: Vec<String> = array.iter().map(space_before).collect();
-    spaces.push(after);
-    // The parser gives what follows an element on its line to the next element, as its prefix.
-    let (mut tails, heads): (Vec<_>, Vec<_>) = spaces.iter().map(|space| cut(space)).unzip();
-    let opener = tails.remove(0);
-    let held = array.iter().map(|value| value.as_str().map(str::to_owned));
-    let held: Vec<_> = held.zip(heads.iter().copied().zip(tails)).collect();
-    let indent = held.last().map(|(_, (head, _))| head.rfind('\n').map_or(" ", |at| &head[at..]));
-    let mut edited = Array::new();
-    let mut former_tail = opener;
-    for name in wanted {
-        let known = held.iter().find(|(held, _)| held.as_deref() == Some(name));
-        let unknown =
-            if edited.is_empty() && indent == Some(" ") { "" } else { indent.unwrap_or("") };
-        let (head, tail) = known.map_or((unknown, ""), |(_, around)| *around);
-        let mut value = Value::from(name);
-        value.decor_mut().set_prefix(format!("{former_tail}{head}"));
-        edited.push_formatted(value);
-        former_tail = tail;
-    }
-    let closer = heads.last().copied().unwrap_or_default();
-    edited.set_trailing(format!("{former_tail}{closer}"));
-    edited.set_trailing_comma(ends_open && !wanted.is_empty());
-    *edited.decor_mut() = array.decor().clone();
-    *array = edited;
-}
-
-fn space_before(value: &Value) -> String {
-    let prefix = value.decor().prefix().and_then(|prefix| prefix.as_str());
-    prefix.unwrap_or_default().to_owned()
-}
-
-/// Cuts the space before an element into what still stands on the line of the element before, and
-/// the rest.
-fn cut(space: &str) -> (&str, &str) {
-    space.find('\n').map_or(("", space), |at| space.split_at(at))
-}
-
-fn edit_ini(text: &str, lists: &Lists) -> String {
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    if !lines.iter().any(|line| section_of(line) == Some(SECTION)) {
-        lines.push(format!("[{SECTION}]"));
-    }
-    for (key, wanted) in INI_KEYS.into_iter().zip(lists) {
-        edit_ini_list(&mut lines, key, wanted);
-    }
-    lines.join("\n") + "\n"
-}
-
-/// Makes the lines of `key` name the `wanted` values. Lines that stay keep their place and
-/// comments, the others are removed. New lines follow the last line of the key, or of the keys
-/// before it.
-fn edit_ini_list(lines: &mut Vec<String>, key: &str, wanted: &[String]) {
-    let held = |lines: &[String]| -> Vec<(usize, String)> {
-        let listed = keyed_lines(lines).filter(|(_, found, _)| *found == key);
-        listed.map(|(at, _, value)| (at, value.to_owned())).collect()
-    };
-    let mut left = wanted.to_vec();
-    let mut gone = Vec::new();
-    for (at, value) in held(lines) {
-        match left.iter().position(|name| *name == value) {
-            Some(place) => {
-                left.remove(place);
-            }
-            None => gone.push(at),
-        }
-    }
-    let stays = held(lines).into_iter().filter(|(at, _)| !gone.contains(at)).map(|(_, name)| name);
-    if !stays.chain(left.iter().cloned()).eq(wanted.iter().cloned()) {
-        gone = held(lines).into_iter().map(|(at, _)| at).collect();
-        left = wanted.to_vec();
-    }
-    let at = |lines: &[String]| {
-        let before = INI_KEYS.iter().position(|known| *known == key).expect("one of the three");
-        let known = |found: &str| found == "localhost" || INI_KEYS[..=before].contains(&found);
-        let last = keyed_lines(lines).filter(|(_, found, _)| known(found)).map(|(at, ..)| at).max();
-        let head = lines.iter().position(|line| section_of(line) == Some(SECTION));
-        1 + last.or(head).expect("the section was found or made")
-    };
-    let place = at(lines);
-    for name in left.into_iter().rev() {
-        lines.insert(place, format!("{key} = {name}"));
-    }
-    // Lines that go stand before the insertion, so the insertion has not changed their numbers.
-    for at in gone.into_iter().rev() {
-        lines.remove(at);
-    }
-}
-
-/// Returns the lines of the section that set a key: index, key, value.
-fn keyed_lines(lines: &[String]) -> impl Iterator<Item = (usize, &str, &str)> {
-    let mut is_inside = false;
-    lines.iter().enumerate().filter_map(move |(at, line)| {
-        if let Some(section) = section_of(line) {
-            is_inside = section == SECTION;
-            return None;
-        }
-        let (key, value) = line.split('#').next().unwrap_or_default().split_once('=')?;
-        is_inside.then(|| (at, key.trim(), value.trim()))
+    edit_section(text, SECTION, |cluster| {
+        TOML_KEYS.into_iter().zip(lists).for_each(|(key, wanted)| set_list(cluster, key, wanted));
     })
 }
 
-fn section_of(line: &str) -> Option<&str> {
-    line.trim().strip_prefix('[')?.split_once(']').map(|(name, _)| name.trim())
+fn edit_ini(text: &str, lists: &Lists) -> String {
+    edit_ini_section(text, SECTION, |lines| {
+        for (at, (key, wanted)) in INI_KEYS.into_iter().zip(lists).enumerate() {
+            let behind = [&["localhost"][..], &INI_KEYS[..at]].concat();
+            edit_ini_list(lines, &IniList { section: SECTION, key, behind: &behind }, wanted);
+        }
+    })
 }
 
 #[cfg(test)]

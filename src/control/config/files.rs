@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::callback_tls::CallbackTlsConfig;
 use super::error::{CONFIG_BYTES_MAX, ConfigError, Problem};
+use super::ini::parse_ini;
 use super::load::{Loaded, Sources, load};
 use super::named_files::GROUPS;
 use super::peer_tls::PeerTlsConfig;
@@ -104,22 +105,55 @@ impl ConfigFiles {
     /// deployment of the original service this is its cluster file. A variable of the environment
     /// overrides every file, so members that come from one cannot be written anywhere.
     pub(crate) fn members(&self) -> MembershipFile {
-        let variable = self.environment.iter().find(|(name, _)| MEMBERS.contains(&name.as_str()));
-        if let Some((name, _)) = variable {
-            return MembershipFile::None(format!(
+        let overridden = |name: &str| {
+            format!(
                 "the members of this node come from the variable {name}, which no command can \
                  change: put them into [cluster] of a file, and start the node with --config FILE \
                  and without the variable"
-            ));
+            )
+        };
+        let missing =
+            "this node has no file that members could be written into; start it with --config";
+        let cluster = self.ini.iter().flatten().next().map(|(path, _)| path);
+        self.written(cluster, &MEMBERS, &overridden, missing)
+    }
+
+    /// Returns the file that names the other sites, to be written when the sites change. In a
+    /// deployment of the original service this is the first file that names any; if none does, the
+    /// one that is the same on all nodes.
+    pub(crate) fn sites(&self) -> MembershipFile {
+        let paths = || self.ini.iter().flatten().map(|(path, _)| path);
+        let named = paths().find(|path| names_sites(path));
+        let shared = paths().next_back().filter(|_| self.toml.is_none());
+        let overridden = |name: &str| {
+            format!(
+                "the other sites of this node come from the variable {name}, which no command can \
+                 change: put them into [sites] of a file, and start the node with --config FILE \
+                 and without the variable"
+            )
+        };
+        let missing =
+            "this node has no file that sites could be written into; start it with --config";
+        self.written(named.or(shared), &["CHRONOS_SITES_REMOTE"], &overridden, missing)
+    }
+
+    /// Returns the file that is written into: `ini` if there is one, else the TOML file. A variable
+    /// of the environment overrides every file.
+    fn written(
+        &self,
+        ini: Option<&PathBuf>,
+        variables: &[&str],
+        overridden: &dyn Fn(&str) -> String,
+        missing: &str,
+    ) -> MembershipFile {
+        let variable = self.environment.iter().find(|(name, _)| variables.contains(&&**name));
+        if let Some((name, _)) = variable {
+            return MembershipFile::None(overridden(name));
         }
-        let cluster = self.ini.iter().flatten().next();
-        match (cluster, &self.toml) {
-            (Some((path, _)), _) => MembershipFile::Ini(path.clone()),
+        match (ini, &self.toml) {
+            (Some(path), _) => MembershipFile::Ini(path.clone()),
             (None, Some(path)) => MembershipFile::Toml(path.clone()),
-            (None, None) => MembershipFile::None(
-                "this node has no file that members could be written into; start it with --config"
-                    .into(),
-            ),
+            (None, None) => MembershipFile::None(missing.into()),
         }
     }
 
@@ -207,6 +241,14 @@ fn read_bytes(path: &Path) -> Result<Vec<u8>, Problem> {
         Ok(bytes) if bytes.len() > CONFIG_BYTES_MAX => Err(Problem::TooLarge { file }),
         Ok(bytes) => Ok(bytes),
     }
+}
+
+/// Whether an INI file names other sites.
+fn names_sites(path: &Path) -> bool {
+    let bytes = read_bytes(path).map(without_comments).unwrap_or_default();
+    let text = String::from_utf8(bytes).unwrap_or_default();
+    let mut entries = parse_ini(&text).unwrap_or_default().into_iter();
+    entries.any(|entry| (entry.section, entry.name) == ("sites", "remote_site"))
 }
 
 /// Takes the comments out of an INI file: people write them in any encoding, and the original does

@@ -34,5 +34,5 @@ pub(crate) mod suggest;
 pub mod text;
 pub(crate) mod timestamp;
 pub(crate) mod tls;
-mod value;
+pub(crate) mod value;
 mod watch;
