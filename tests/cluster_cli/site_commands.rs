@@ -169,8 +169,8 @@ fn remove_and_add_again() -> Option<()> {
     }
     cluster.site_order(0, &["remove", "site3"]).expect(1, "Stop its nodes first");
     let is_over = AtomicBool::new(false);
+    let addresses = [0, 2].map(|place| names[place].parse::<SocketAddr>().expect("one"));
     let created = thread::scope(|scope| {
-        let addresses = [0, 2].map(|place| names[place].parse::<SocketAddr>().expect("one"));
         let load = scope.spawn(|| create_until(&is_over, addresses, &sink));
         take_out_and_bring_back(&mut cluster, &deleted, n3);
         is_over.store(true, Ordering::Relaxed);
