@@ -11,7 +11,7 @@ use crate::base::time::{MonoNs, TICK_NS, WallMs};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::{Membership, View};
 use crate::shard::effects::Dialect;
-use crate::timer::definition::encode_with_attributes;
+use crate::timer::definition::{encode_with_attributes, spread_ms};
 use crate::timer::version::Version;
 use crate::wire::attributes::Attributes;
 use crate::wire::peer_message::CopyBody;
@@ -91,7 +91,7 @@ impl Here {
         let held = self.shard.compared_with_held(now(ms), asked, self.slot());
         let mut room = Vec::new();
         let mut copy = self.shard.copy_of(self.shard.records.get(self.slot()), &mut room);
-        copy.start_ms = age_of(now(ms), &copy);
+        copy.start_ms = age_of(now(ms).mono.tick_floor(), &copy);
         [held, self.shard.compared_with_told(now(ms), asked, &copy)]
     }
 
@@ -261,8 +261,8 @@ fn ages_are_told_and_taken_with_the_spread_of_a_timer() {
     copy.body = Some(CopyBody { authority: "host:80", content: &content });
     let start = START_MS + spread_ms(id, &content);
     copy.start_ms = start;
-    copy.start_ms = age_of(now(7_000), &copy);
-    assert_eq!((copy.start_ms, start_by_age(now(7_000), &copy)), (7_000, Tick(start)));
+    copy.start_ms = age_of(now(7_000).mono.tick_floor(), &copy);
+    assert_eq!((copy.start_ms, start_of(now(7_000).mono.tick_ceil(), &copy)), (7_000, Tick(start)));
 }
 
 #[test]
