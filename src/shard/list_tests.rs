@@ -13,7 +13,6 @@ use crate::shard::parts::list::WINDOW_MIN;
 use crate::timer::definition::encode_with_attributes;
 use crate::timer::naming::id_of_name;
 use crate::wire::attributes::{Attributes, RetryPolicy};
-use crate::wire::dead_letter::GivenUp;
 use crate::wire::jobs::{JobReport, JobState, JobsPart};
 use crate::wire::list_query::OwnedFilter;
 use crate::wire::timer_list::{LIST_LIMIT_MAX, read_listed, read_part};
@@ -294,11 +293,6 @@ fn only_letters_are_told_by_all_holders_where_states_are_asked_for() {
     let of = |states: ListedState| Filter { states: states.bit(), ..Filter::ALL };
     assert_eq!(told(&mut cluster, 1, of(ListedState::Parked)), [letter; 2]);
     assert_eq!(told(&mut cluster, 2, of(ListedState::Armed)), [armed], "the first rank knows");
-    // Why a letter was given up is a filter, too.
-    for (walk, reason, count) in [(3, GivenUp::Attempts, 2), (4, GivenUp::Age, 0)] {
-        let filter = Filter { reason: Some(reason), ..of(ListedState::Parked) };
-        assert_eq!(told(&mut cluster, walk, filter).len(), count, "{reason:?}");
-    }
 }
 
 #[test]
