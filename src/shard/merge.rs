@@ -307,9 +307,7 @@ impl Shard {
         }
         let known = held.as_ref().zip(copy.body);
         let plan = known.and_then(|(it, body)| self.with_later_plan(it, key.version, body.content));
-        held.iter().for_each(|held| self.note_pops_made(held));
-        let replaced = held.filter(|held| held.version != key.version);
-        let acting = replaced.map_or(PeerSet::EMPTY, |held| self.acting_meanwhile(&held));
+        let acting = self.note_replaced(held.as_ref(), key.version);
         if self.take_copy(now, teller, key, copy, held.as_ref(), outbox).is_err() {
             return self.refuse_for_room(now, copy.standing.id, outbox);
         }
@@ -320,6 +318,14 @@ impl Shard {
         }
         found.into_iter().for_each(|slot| self.tell(slot, acting, true, outbox));
         if self.has_left_to_others(copy) { PeerResult::Otherwise } else { PeerResult::Held }
+    }
+
+    /// Notes the pops that were made of what a later state replaces. Returns the nodes that are to
+    /// hear of the later state, if a write made it, and are not on its list.
+    fn note_replaced(&mut self, held: Option<&Record>, version: Version) -> PeerSet {
+        let Some(held) = held else { return PeerSet::EMPTY };
+        self.note_pops_made(held);
+        if held.version == version { PeerSet::EMPTY } else { self.acting_meanwhile(held) }
     }
 
     /// What a client's write is answered that loses against the state held. `None`: it wins.
