@@ -307,7 +307,7 @@ impl Shard {
         }
         let known = held.as_ref().zip(copy.body);
         let plan = known.and_then(|(it, body)| self.with_later_plan(it, key.version, body.content));
-        let acting = self.note_replaced(held.as_ref(), key.version);
+        held.iter().for_each(|held| self.note_pops_made(held));
         if self.take_copy(now, teller, key, copy, held.as_ref(), outbox).is_err() {
             return self.refuse_for_room(now, copy.standing.id, outbox);
         }
@@ -316,16 +316,7 @@ impl Shard {
             (Some(slot), ..) => self.tell_more(slot, (key, &copy.standing), teller, outbox),
             (None, ..) => {}
         }
-        found.into_iter().for_each(|slot| self.tell(slot, acting, true, outbox));
         if self.has_left_to_others(copy) { PeerResult::Otherwise } else { PeerResult::Held }
-    }
-
-    /// Notes the pops that were made of what a later state replaces. Returns the nodes that are to
-    /// hear of the later state, if a write made it, and are not on its list.
-    fn note_replaced(&mut self, held: Option<&Record>, version: Version) -> PeerSet {
-        let Some(held) = held else { return PeerSet::EMPTY };
-        self.note_pops_made(held);
-        if held.version == version { PeerSet::EMPTY } else { self.acting_meanwhile(held) }
     }
 
     /// What a client's write is answered that loses against the state held. `None`: it wins.
