@@ -258,7 +258,7 @@ pub enum Bug {
     /// A node that has said that it is full counts as full, although a peer tells that it holds the
     /// timer.
     FullNodeStaysFull = 200,
-    /// A node to which a timer is about to move tells those that act for it of no write.
+    /// A node to which a timer is about to move tells those that act for it of no write of its own.
     MovingTimerLeftToActing = 201,
 }
 

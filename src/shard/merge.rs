@@ -306,8 +306,6 @@ impl Shard {
         let known = held.as_ref().zip(copy.body);
         let plan = known.and_then(|(it, body)| self.with_later_plan(it, key.version, body.content));
         held.iter().for_each(|held| self.note_pops_made(held));
-        let replaced = held.filter(|held| held.version != key.version);
-        let acting = replaced.map_or(PeerSet::EMPTY, |held| self.acting_meanwhile(&held));
         if self.take_copy(now, teller, key, copy, held.as_ref(), outbox).is_err() {
             return self.refuse_for_room(now, copy.standing.id, outbox);
         }
@@ -316,7 +314,6 @@ impl Shard {
             (Some(slot), ..) => self.tell_more(slot, (key, &copy.standing), teller, outbox),
             (None, ..) => {}
         }
-        found.into_iter().for_each(|slot| self.tell(slot, acting, true, outbox));
         if self.has_left_to_others(copy) { PeerResult::Otherwise } else { PeerResult::Held }
     }
 

@@ -1,7 +1,7 @@
 //! Writes on their way: clocks that are wrong, limits of waiting, replicas that could not be told
 //! or do not take a write, and how a write is made again.
 
-use super::super::effects::{CallbackOutcome, Dialect, Event, Request};
+use super::super::effects::{Dialect, Event, Request};
 use super::super::harness_tests::{
     Cluster, FROM, START_MS, TICKET, content, definition, target, tell,
 };
@@ -646,29 +646,4 @@ fn writes_that_others_have_are_counted() {
     assert_eq!(cluster.answers, []);
     cluster.end_of_silence(false);
     assert!(matches!(cluster.answers[..], [Answer::Done { .. }]), "{:?}", cluster.answers);
-}
-
-/// The node of a timer is back, and has a copy. The one that stood in acts until the pop that it
-/// makes is over, which takes long. A write through any node replaces what that one has.
-#[test]
-fn a_write_reaches_who_acts_until_a_timer_has_moved() {
-    for writer in [0, 1, 2] {
-        let (mut cluster, nodes) = cluster();
-        let [home, stand_in, _] = nodes;
-        cluster.kill(home);
-        cluster.put(stand_in, ID, (3, 300), 1);
-        cluster.hung = Some(stand_in);
-        cluster.run_until(4);
-        cluster.return_empty(home);
-        cluster.run_until(60);
-        let mut both = [home, stand_in];
-        both.sort_unstable();
-        assert_eq!(cluster.holders(ID), both, "the one acts, the other waits");
-        cluster.put(nodes[writer], ID, (50, 50), 1);
-        cluster.answer_callbacks(CallbackOutcome::Delivered);
-        cluster.pops.clear();
-        cluster.run_until(200);
-        assert_eq!(cluster.pops, [(110, home, 1)], "{writer}");
-        cluster.audit();
-    }
 }

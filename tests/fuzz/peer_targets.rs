@@ -227,13 +227,12 @@ fn check_rewritten(document: &AnyDocument<'_>) {
     let read = parse_any(&mut bytes, &mut scratch).expect("it is a node's document");
     let again = read.internal.expect("it names replicas or sites");
     let uri = parse_callback_uri(read.timer.uri).ok();
-    let repeat_for_s = read.timer.repeat_for_s.expect("it was written");
     write_internal(
         &InternalTimer {
             start_delta_ms: again.start_delta_ms.expect("it was written"),
             sequence: again.sequence,
             interval_ms: ms(read.timer.interval_s).expect("within limits") as u64,
-            repeat_for_ms: ms(repeat_for_s).expect("within limits") as u64,
+            repeat_for_ms: ms(read.timer.repeat_for_s.expect("set")).expect("within limits") as u64,
             callback: uri.map(|uri| InternalCallback {
                 authority: uri.authority,
                 target: uri.target,

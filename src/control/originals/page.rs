@@ -110,7 +110,7 @@ pub(crate) fn read_page(
 }
 
 /// Returns when a timer is due, and the timer if this node should hold it. `None`: the timer makes
-/// no sense.
+/// no sense. Its former holders act until it has moved.
 fn read_timer(
     now: Now,
     view: &View,
@@ -133,7 +133,6 @@ fn read_timer(
     let named = PublicId { id: timer.id, factor: None, filter: None };
     let mut copy = copy_of(now, view, named, document.replication_factor, part, told);
     if is_moved_by_ours && old != new {
-        // The former holders act until the timer has moved.
         let acts = new.iter().enumerate().map(|(rank, name)| u16::from(old.contains(name)) << rank);
         copy.standing.actives &= acts.fold(0, |all, act| all | act);
     }
