@@ -74,8 +74,13 @@ impl Shard {
         if !self.reconcile.begin_portion(tick) {
             return;
         }
-        if !self.questions.is_idle() || self.keeps_from_originals() {
+        if self.questions.is_idle() {
+            self.reconcile.make_up();
+        } else if !self.questions.are_of_kept_alone() {
             // What is held here may be outdated. The core asks about it before it gives it away.
+            return self.reconcile.pace.pause();
+        }
+        if self.keeps_from_originals() {
             return self.reconcile.pace.pause();
         }
         let mut looks = self.reconcile.pace.begin(tick, self.pops.is_behind);
@@ -85,8 +90,10 @@ impl Shard {
             }
             let offers = self.reconcile.offers;
             if let Some(id) = self.reconcile.take_later(tick) {
-                if let Some(slot) = self.find(id) {
-                    self.look_at(tick, slot, PeerSet::EMPTY, outbox);
+                match self.find(id) {
+                    Some(slot) if self.is_unheard(slot, id) => self.reconcile.look_again(tick, id),
+                    Some(slot) => self.look_at(tick, slot, PeerSet::EMPTY, outbox),
+                    None => {}
                 }
             } else if !self.walk_on(tick, outbox) {
                 return;
@@ -106,7 +113,11 @@ impl Shard {
         walk.next = Slot(slot.0 + 1);
         walk.seen += 1;
         self.reconcile.walk = Some(walk);
-        self.look_at(tick, slot, walk.offer_to, outbox);
+        match self.is_unheard(slot, self.records.get(slot).id) {
+            // A peer keeps its pop, maybe for long. The others do not wait for that.
+            true => self.reconcile.postpone(walk.offer_to),
+            false => self.look_at(tick, slot, walk.offer_to, outbox),
+        }
         true
     }
 

@@ -40,6 +40,9 @@ pub struct Question {
     pub since: Tick,
     /// Whether the timer is due and waits for the answers.
     pub is_due: bool,
+    /// Whether a peer has said that it keeps the pop, which may last for as long as a destination
+    /// is paused.
+    pub is_kept: bool,
     /// Whether this core may have missed something about the timer while it was away.
     pub is_unheard: bool,
     /// Absences of this core since it first asked.
@@ -67,6 +70,7 @@ impl Question {
             told: PeerSet::EMPTY,
             since: tick,
             is_due: false,
+            is_kept: false,
             is_unheard: false,
             absences: 0,
             is_known: false,
@@ -102,6 +106,7 @@ impl Question {
     pub fn rest_until(&mut self, again: Tick) {
         (self.since, self.again_at) = (again, again);
         (self.pause_ms, self.absences) = (0, 0);
+        self.is_kept = true;
     }
 
     /// Peers that are not asked for now.
@@ -176,6 +181,12 @@ impl Questions {
     /// Whether no question is open or still to be asked.
     pub fn is_idle(&self) -> bool {
         self.walk.is_none() && self.open.is_empty()
+    }
+
+    /// Whether all questions were asked, and those that are open are about pops that peers keep.
+    /// Cost: a look at each of these.
+    pub fn are_of_kept_alone(&self) -> bool {
+        self.walk.is_none() && self.open.values().all(|question| question.is_kept)
     }
 
     /// Whether silence is no proof yet that a peer is dead.

@@ -59,6 +59,8 @@ pub struct Reconcile {
     pub pace: Pace,
     /// The next walk, asked for during another one.
     again: Option<PeerSet>,
+    /// Peers of walks that have left timers out, because this core has not heard of them yet.
+    postponed: Option<PeerSet>,
     /// By the ids of their timers.
     pub moves: AHashMap<u64, Move>,
     /// Timers that are to be looked at, each with its tick.
@@ -102,6 +104,19 @@ impl Reconcile {
     pub fn end_walk(&mut self) {
         self.walk = None;
         if let Some(offer_to) = self.again.take() {
+            self.start_walk(offer_to);
+        }
+    }
+
+    /// Notes that a walk for these peers has left a timer out.
+    pub fn postpone(&mut self, offer_to: PeerSet) {
+        let postponed = self.postponed.get_or_insert(PeerSet::EMPTY);
+        *postponed = postponed.union(offer_to);
+    }
+
+    /// Asks for a walk in place of those that have left timers out.
+    pub fn make_up(&mut self) {
+        if let Some(offer_to) = self.postponed.take() {
             self.start_walk(offer_to);
         }
     }
@@ -223,7 +238,8 @@ impl Reconcile {
         let in_walk = self.walk.filter(|walk| walk.offer_to.contains(peer));
         let in_walk = in_walk.map_or(0, |walk| held.saturating_sub(walk.seen).max(1));
         let again = self.again.is_some_and(|peers| peers.contains(peer));
-        in_walk + if again { held.max(1) } else { 0 }
+        let is_postponed = self.postponed.is_some_and(|peers| peers.contains(peer));
+        in_walk + if again { held.max(1) } else { is_postponed.into() }
     }
 
     /// Offers without a result.
@@ -234,7 +250,7 @@ impl Reconcile {
     /// Whether a peer is still to be shown what it may have missed.
     pub fn owes(&self) -> bool {
         let walk = self.walk.map(|walk| walk.offer_to);
-        let mut shown = [walk, self.again].into_iter().flatten();
+        let mut shown = [walk, self.again, self.postponed].into_iter().flatten();
         self.offers > 0 || shown.any(|peers| !peers.is_empty())
     }
 
@@ -247,7 +263,9 @@ impl Reconcile {
         if self.walk.is_some() {
             return Some(next);
         }
-        self.later.front().map(|(at, _)| next.max(*at))
+        let later = self.later.front().map(|(at, _)| next.max(*at));
+        let made_up = self.postponed.map(|_| self.portion_at + LOOK_AGAIN_MS);
+        later.into_iter().chain(made_up).min()
     }
 }
 
