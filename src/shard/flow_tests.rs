@@ -637,7 +637,9 @@ fn a_pop_that_waited_for_a_rule_while_its_core_got_no_time_is_asked_about() {
 fn a_pause_keeps_no_copy_from_a_node_that_lacks_it() {
     let mut cluster = Cluster::new(3, true);
     (0..3).for_each(|node| set(&mut cluster, node, Some(PAUSED)));
-    (0..30).for_each(|at| drop(cluster.create(at % 3, (2, 2), 2)));
+    for node in [0, 1, 2].repeat(10) {
+        cluster.create(node, (2, 2), 2);
+    }
     let far = [0; 30].map(|node| cluster.create(node, (9_000, 9_000), 2));
     cluster.run_until(10);
     cluster.freeze(1);
