@@ -22,6 +22,9 @@ pub const STORIES: &[Story] = &[
     ("a_disk_that_stalls_refuses_each_form_of_a_write_and_nothing_else", on_a_stalled_disk),
 ];
 
+/// Room for the four segments that the documents ask for, and a little. A start begins a segment of
+/// its own, so a node that is started twice needs room for more than one.
+const ROOM_MIB: u64 = 270;
 const TIMERS: usize = 40;
 /// When the timers are due. Until then they are changed, and the node with the full disk is killed.
 const DUE: Duration = Duration::from_secs(40);
@@ -54,7 +57,7 @@ fn full_disk_of_one() {
 
 /// Tells the story. Returns whether the changes were made before the timers were due.
 fn tell() -> bool {
-    let mount = Mount::tmpfs(130);
+    let mount = Mount::tmpfs(ROOM_MIB);
     let sink = Sink::start();
     let mut nodes = Node::cluster(3);
     nodes[0].data = mount.path.join("data");
@@ -124,7 +127,7 @@ fn fill(node: &Node, mount: &Mount) {
         fs::remove_file(made_ahead).expect("nothing stands in it");
     }
     // All that is left, to the last page. An error means that it is full.
-    let _ = fs::write(mount.path.join("filler"), vec![1; 130 << 20]);
+    let _ = fs::write(mount.path.join("filler"), vec![1; (ROOM_MIB as usize) << 20]);
 }
 
 /// Starts a node whose disk is full. It is not ready for clients' writes.
@@ -278,7 +281,7 @@ impl Forms {
 /// All forms are there after a kill. On the full disk each is refused, a job tells so, a backup and
 /// an order that cannot be kept say so, and nothing is half done.
 fn each_form() {
-    let mount = Mount::tmpfs(130);
+    let mount = Mount::tmpfs(ROOM_MIB);
     let mut node = Node::alone();
     node.data = mount.path.join("data");
     node.start();
