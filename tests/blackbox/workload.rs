@@ -22,6 +22,8 @@ const OWNED_MAX: usize = 150;
 const JOB: Duration = Duration::from_secs(30);
 /// How many tags each client has.
 const TAGS: u64 = 4;
+/// Why the outcome of a job is not known that ran at a site that need not have heard of a timer.
+const OTHER_SITE: &str = "a job of another site";
 /// The longest interval of timers that pop within a run.
 pub const INTERVAL_MS_MAX: u64 = 12_000;
 
@@ -379,14 +381,15 @@ impl<'a> Worker<'a> {
             let is_done = self.recorder.with(|history| {
                 let writes = &mut history.timers[owned.number].writes;
                 // A job ends what its site has heard of: also what a write without a tag has
-                // replaced at another site.
-                let last = writes.last().map(|last| layout.site(last.via));
+                // replaced at another site. That a job came before it tells it nothing.
+                let last = writes.iter().rev().find(|write| !is_of_other_site(write));
+                let last = last.map(|last| layout.site(last.via));
                 let is_elsewhere = last.is_some_and(|site| site != layout.site(via));
                 if is_letter && !(is_elsewhere && writes.len() > 1) {
                     return false;
                 }
                 if is_elsewhere && write.outcome == Outcome::Acknowledged {
-                    write.outcome = Outcome::Unknown("a job of another site".to_owned());
+                    write.outcome = Outcome::Unknown(OTHER_SITE.to_owned());
                 }
                 writes.push(write);
                 true
@@ -470,6 +473,11 @@ impl<'a> Worker<'a> {
             self.read_everywhere(place);
         }
     }
+}
+
+/// Whether a write was made by a job of a site that need not have heard of the timer.
+fn is_of_other_site(write: &Write) -> bool {
+    matches!(&write.outcome, Outcome::Unknown(why) if why == OTHER_SITE)
 }
 
 fn outcome_of(answered: Result<Answer, Failure>) -> Outcome {
