@@ -299,6 +299,47 @@ fn mistakes_with_sites_are_told_and_change_nothing() {
     assert_eq!(cluster.sites_of(0), [""; 0]);
 }
 
+/// A site of files of the original, whose list of sites names its own as well, beside one that goes
+/// on by itself when it is taken out.
+#[test]
+fn a_site_that_runs_is_taken_out_of_the_files_of_an_existing_deployment() {
+    let mut cluster = Cluster::new();
+    start_site(&mut cluster, &[2], 2);
+    let names: Vec<String> = cluster.names(&[0, 2]);
+    let [n0, n2] = [0, 1].map(|place| names[place].as_str());
+    let local =
+        format!("[http]\nbind-address = {}\nbind-port = {}\n", Cluster::host(0), cluster.port);
+    let shared = format!(
+        "# ours\n[cluster]\nlocalhost = {n0}\nnode = {n0}\n\n[sites]\nlocal_site = site1\n\
+         remote_site = site1={n0} # all sites have this list\n"
+    );
+    for (what, text) in [("toml", "[node]\npin = false\n"), ("local", &local), ("ini", &shared)] {
+        fs::write(cluster.file(0, what), text).expect("a file in the test's folder");
+    }
+    let (local, ini) = (cluster.file(0, "local"), cluster.file(0, "ini"));
+    let admin = cluster.admin(0).to_string();
+    cluster.spawn_with(0, |command| {
+        command.arg("--local-config-file").arg(local).arg("--cluster-config-file").arg(ini);
+        command.arg("--shared-config-file").arg("/dev/null").args(["--admin", &admin]);
+    });
+    cluster.await_members(0, &[0]);
+    cluster.introduce([(0, &["add", "site2", n2]), (2, &["add", "site1", n0])]);
+    let text = || fs::read_to_string(cluster.file(0, "ini")).expect("there");
+    let replicates = "replicate_timers_across_sites = true\n";
+    assert_eq!(text(), format!("{shared}remote_site = site2={n2}\n{replicates}"));
+    let before = cluster.create_for(0, "http://127.0.0.1:9/", 3_600);
+    until("the timer to be told", || (cluster.timers_at(2) == 1).then_some(()));
+    cluster.site_order(0, &["remove", "site2"]).expect(1, "or say --running");
+    cluster.site_order(0, &["remove", "site2", "--running"]).expect(0, "site2 removed: 1 node");
+    assert_eq!(text(), format!("{shared}{replicates}"));
+    // Each goes on by itself: what one is told from now on, the other is not.
+    assert_eq!(cluster.status_of(0, "DELETE", &before), 200);
+    let after = cluster.create_for(2, "http://127.0.0.1:9/", 3_600);
+    cluster.site_order(2, &["list"]).expect(1, "has not reached the site site1");
+    assert_eq!(cluster.status_of(2, "GET", &before), 200);
+    assert_eq!(cluster.status_of(0, "GET", &after), 404);
+}
+
 #[test]
 fn a_site_that_would_take_nothing_is_not_added() {
     let mut cluster = Cluster::new();
