@@ -4,6 +4,9 @@
 //!
 //! A rule holds for a whole cluster. Each living node has its [`Share`] of it.
 
+// May panic: assertions 1, indices 5.
+// Why it does not: compiled 1, fixed 5.
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 

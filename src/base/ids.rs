@@ -1,6 +1,9 @@
 //! Identities of timers, slots, shards, nodes and peers. Each kind has its own type, so that a slot
 //! is never passed where a shard is meant.
 
+// May panic: assertions 2.
+// Why it does not: configured 2.
+
 use std::fmt;
 
 /// Identity of a timer in the whole cluster: the first 16 hex digits of the id that a client gets.

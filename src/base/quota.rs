@@ -1,6 +1,9 @@
 //! What the tokens of one name may use of a node, and what they use of it. All cores of the node
 //! share the figures. Each figure is one atomic word, so no core waits for another.
 
+// May panic: assertions 2.
+// Why it does not: compiled 2.
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;

@@ -1,6 +1,9 @@
 //! Values in numbered places. A place is used again after its value is removed, and every use has
 //! its own generation, so that the key of an earlier value finds nothing.
 
+// May panic: assertions 1.
+// Why it does not: memory 1.
+
 /// Stands for no place: the end of the list of free places.
 const NONE: u32 = u32::MAX;
 

@@ -17,6 +17,8 @@
 //! A process that starts with a journal of the same boot of the machine begins with the distance
 //! that the newest page tells. Any other believes the wall clock.
 
+// Reads the wall clock: calendar 1.
+
 use super::wall_clocks::{Stand, stand};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick, WallMs};

@@ -5,6 +5,9 @@
 //! - After `dead_after_ms` of silence it is dead: other nodes take its ranks.
 //! - A connection that breaks, or a dial that is refused, makes a peer suspected at once.
 
+// May panic: expectations 1.
+// Why it does not: ordered 1.
+
 use crate::base::limits::ClusterLimits;
 use crate::base::time::{MonoNs, TICK_NS};
 

@@ -1,6 +1,9 @@
 //! MurmurHash3 (Austin Appleby, public domain algorithm) in the two variants with which original
 //! nodes hash (docs/compat/timer-service.md §3).
 
+// May panic: indices 18.
+// Why it does not: fixed 18.
+
 /// Returns MurmurHash3_x86_32 of `bytes`.
 pub fn x86_32(bytes: &[u8], seed: u32) -> u32 {
     let mut hash = seed;

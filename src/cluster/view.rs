@@ -4,6 +4,9 @@
 //! A view never changes. A new configuration makes a new view, which knows the peers of the former
 //! view under the same numbers.
 
+// May panic: expectations 2, indices 8.
+// Why it does not: peers 8, configured 2.
+
 use std::net::{Ipv6Addr, SocketAddr};
 
 use super::bloom::{may_hold, node_bits};

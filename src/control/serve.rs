@@ -1,6 +1,9 @@
 //! A node's life as its operator sees it: start, signals, failure, stop. The calling thread becomes
 //! the control thread and runs a single-threaded runtime. The cores never wait for it.
 
+// May panic: expectations 1.
+// Why it does not: configured 1.
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::AtomicU32;

@@ -1,6 +1,9 @@
 //! Timers that were read from an original node. Every core gets all of them and merges those that
 //! it owns.
 
+// May panic: indices 1.
+// Why it does not: places 1.
+
 use std::sync::atomic::{
     AtomicU8,
     Ordering::{Acquire, Release},

@@ -4,6 +4,10 @@
 //!
 //! No clock, no socket.
 
+// May panic: indices 4.
+// Why it does not: found 4.
+// Reads the wall clock: told 1.
+
 use crate::base::ids::{PeerIndex, ShardCount, ShardIndex, mix};
 use crate::base::slots::{SlotKey, Slots};
 use crate::base::time::{Now, Tick};

@@ -1,5 +1,8 @@
 //! Who may use the internal API and who may connect as a peer: nodes at the addresses of members.
 
+// May panic: expectations 1, indices 1.
+// Why it does not: peers 1, configured 1.
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 

@@ -1,6 +1,9 @@
 //! What other nodes ask over the clients' port (docs/compat/timer-service.md §5), and what it
 //! means.
 
+// May panic: indices 2.
+// Why it does not: peers 2.
+
 use std::mem::MaybeUninit;
 
 use httparse::{Header, Request as HttpRequest, Status};

@@ -7,6 +7,8 @@
 //!
 //! No clock, no socket.
 
+// Reads the wall clock: told 2.
+
 use crate::base::ids::{ShardIndex, mix};
 use crate::base::jobs::{JobPlace, NoJobPlace};
 use crate::base::slots::{SlotKey, Slots};

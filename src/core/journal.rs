@@ -2,6 +2,10 @@
 //! shard says what has changed ([`crate::shard::journal`]), and whoever drives the core has the
 //! disk.
 
+// May panic: indices 1.
+// Why it does not: encoded 1.
+// Reads the wall clock: reboot 1.
+
 use std::collections::VecDeque;
 
 use crate::base::planted::{Bug, is_planted};

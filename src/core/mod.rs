@@ -1,6 +1,9 @@
 //! One core without its ring: shard, mesh, peers, and the routing between them. The engine drives
 //! it under io_uring, the simulators in virtual time.
 
+// May panic: assertions 2, expectations 1, indices 1.
+// Why it does not: ordered 4.
+
 mod asked;
 pub(crate) mod asking;
 pub(crate) mod copies;

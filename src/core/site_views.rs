@@ -1,5 +1,7 @@
 //! What a core tells of itself to other sites, and what it knows of them.
 
+// Reads the wall clock: judged 1.
+
 use crate::base::ids::PeerIndex;
 use crate::base::time::Now;
 use crate::core::peers::site_watch::SiteStanding;

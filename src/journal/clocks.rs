@@ -11,6 +11,8 @@
 //! this boot: somebody has set it meanwhile, rightly or not. The clock of calendars goes on from
 //! that distance (`cluster::calendar_clock`).
 
+// Reads the wall clock: reboot 7.
+
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, TICK_NS, Tick, WallMs};
 

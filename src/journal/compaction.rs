@@ -7,6 +7,9 @@
 //! 2. When all of them are on the disk, a state is appended that does not need the segment.
 //! 3. When that is on the disk, the file is free for another segment.
 
+// May panic: assertions 3.
+// Why it does not: ordered 3.
+
 use crate::base::ids::Slot;
 
 use super::{Position, SegmentNumber};

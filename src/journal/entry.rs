@@ -12,6 +12,9 @@
 //!
 //! Numbers are little-endian; numbers marked `v` are LEB128 in their shortest form.
 
+// May panic: assertions 1, indices 1.
+// Why it does not: found 1, configured 1.
+
 use crate::base::ids::{NodeHash, TimerId};
 use crate::base::time::WallMs;
 use crate::wire::leb128::{read_leb128, write_leb128};

@@ -1,5 +1,8 @@
 //! In which order the segments of a shard are read, and what is missing among them.
 
+// May panic: expectations 1, indices 2.
+// Why it does not: found 3.
+
 use super::SegmentNumber;
 use super::entry::{Entry, Head, State, decode_entry};
 use super::page::{self, NoPage, Stamp};

@@ -2,6 +2,9 @@
 //! appended meanwhile is the next one. So writes grow with the load, and no timer decides how many
 //! entries share one.
 
+// May panic: assertions 6, expectations 2, indices 4.
+// Why it does not: found 4, bounded 2, ordered 6.
+
 use std::collections::VecDeque;
 
 use crate::base::planted::{Bug, is_planted};

@@ -1,6 +1,9 @@
 //! The loop of one core's thread: a turn, then one io_uring_enter, which waits until the next due
 //! tick, the next deadline, or an event.
 
+// May panic: indices 2.
+// Why it does not: cores 2.
+
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::time::{MonoNs, Now, earlier};

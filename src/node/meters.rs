@@ -1,6 +1,9 @@
 //! What a core counts, readable from other threads without stopping the core. The core alone writes
 //! (relaxed stores of its own counters, no read-modify-write), and the control thread reads.
 
+// May panic: indices 7.
+// Why it does not: fixed 2, peers 5.
+
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 use crate::base::ids::PeerIndex;

@@ -1,5 +1,8 @@
 //! The owner of a completion, as a number that a socket carries through the ring.
 
+// May panic: assertions 1.
+// Why it does not: ordered 1.
+
 /// The owner of a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Owner {

@@ -1,5 +1,9 @@
 //! Starts and stops a node: listeners, threads, pinning.
 
+// May panic: indices 6.
+// Why it does not: cores 6.
+// Reads the wall clock: reboot 2.
+
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};

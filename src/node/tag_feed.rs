@@ -2,6 +2,9 @@
 //! queue is full the shard keeps the changes that it could not tell, merged into one change a tag.
 //! So only values in between are lost.
 
+// May panic: expectations 1.
+// Why it does not: ordered 1.
+
 use std::sync::OnceLock;
 
 use crossbeam_queue::ArrayQueue;

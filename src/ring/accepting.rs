@@ -1,5 +1,8 @@
 //! A ring's listeners: multishot accept, the pause after a failed accept, and the end of listening.
 
+// May panic: indices 4.
+// Why it does not: places 4.
+
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use super::completion::{Completion, Errno};

@@ -1,5 +1,8 @@
 //! The only place that reads clocks.
 
+// May panic: assertions 1.
+// Why it does not: kernel 1.
+
 use crate::base::time::{MonoNs, Now, WallMs};
 
 /// How much more this service's monotonic clock shows than the kernel's: 30 years, in nanoseconds.

@@ -1,6 +1,9 @@
 //! Files for threads without a ring: making files that durable writes go to, locking a folder,
 //! naming the boot, timing a disk. Every call here may wait for the disk.
 
+// May panic: indices 1.
+// Why it does not: found 1.
+
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;

@@ -1,6 +1,9 @@
 //! The submission and completion queues. Only this file writes requests for the kernel and calls
 //! io_uring_enter. This file does not know the state of sockets and files.
 
+// May panic: expectations 1.
+// Why it does not: kernel 1.
+
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{IntoRawFd, OwnedFd, RawFd};

@@ -1,5 +1,8 @@
 //! Listening sockets, the states of their accepts, and the limit of open files.
 
+// May panic: assertions 1, expectations 1.
+// Why it does not: kernel 2.
+
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 

@@ -1,5 +1,8 @@
 //! Memory that the kernel maps for this process, page by page, and that no allocator knows.
 
+// May panic: expectations 1.
+// Why it does not: kernel 1.
+
 use std::io;
 use std::ptr::{self, NonNull};
 use std::slice;

@@ -1,5 +1,8 @@
 //! The memory of the process, taken and touched before the first request, and kept.
 
+// May panic: assertions 1.
+// Why it does not: ordered 1.
+
 use std::ffi::{c_int, c_long};
 
 /// `mi_option_purge_delay` of mimalloc 3. The sys crate exposes the call but not the number. The

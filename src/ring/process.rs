@@ -1,5 +1,8 @@
 //! The process itself: becoming a daemon, holding a lock file, and redirecting standard error.
 
+// May panic: indices 2.
+// Why it does not: fixed 2.
+
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd};

@@ -1,5 +1,8 @@
 //! Unpredictable bytes from the kernel.
 
+// May panic: expectations 1.
+// Why it does not: kernel 1.
+
 /// `BYTES` unpredictable bytes. Cost: one system call, so not for the hot path.
 pub fn unpredictable<const BYTES: usize>() -> [u8; BYTES] {
     let mut bytes = [0; BYTES];

@@ -4,6 +4,9 @@
 //! A slot is freed only after its last operation has completed, so the memory that an operation
 //! uses lives in the slot.
 
+// May panic: assertions 1, expectations 3.
+// Why it does not: ordered 4.
+
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 

@@ -4,6 +4,9 @@
 //! A slot is reused only after the last completion of its last operation, so a token never names a
 //! wrong socket. The generation travels along so that every completion asserts this.
 
+// May panic: assertions 1.
+// Why it does not: kernel 1.
+
 /// How many bits of a slot's generation a token carries.
 const GENERATION_BITS: u32 = 24;
 const GENERATION_MASK: u32 = (1 << GENERATION_BITS) - 1;

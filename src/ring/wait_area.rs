@@ -2,6 +2,9 @@
 //! io_uring_enter copies no argument and the ring need not read the clock before it. (Registered
 //! wait arguments, Linux 6.13: io_uring_register(2), IORING_REGISTER_MEM_REGION.)
 
+// May panic: assertions 1.
+// Why it does not: compiled 1.
+
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;

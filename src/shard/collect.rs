@@ -10,6 +10,9 @@
 //! A page names timers that are where they belong, too: a node that comes back empty asks for them.
 //! The work never blocks, and answers each ask once.
 
+// May panic: expectations 1.
+// Why it does not: found 1.
+
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
 use crate::base::ids::{NodeHash, Slot};

@@ -16,6 +16,8 @@
 //! If the deciding node dies before it answers, the next one on the list is asked, with the same
 //! version: the dead one may have told the write to others.
 
+// Reads the wall clock: order 1.
+
 use crate::base::ids::{PeerIndex, PeerSet, TimerId};
 use crate::base::limits::TOMBSTONE_MS_MIN;
 use crate::base::planted::{Bug, is_planted};

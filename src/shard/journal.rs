@@ -1,6 +1,8 @@
 //! The shard's side of the journal: what it appends, what it takes back after a restart, and which
 //! records it appends again so that an old segment can go.
 
+// Reads the wall clock: order 1.
+
 use ahash::AHashSet;
 
 use crate::base::ids::{PeerSet, Slot, TimerId};

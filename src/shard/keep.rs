@@ -1,5 +1,7 @@
 //! What this node goes on holding: until when a tombstone stays, and what is left to other nodes.
 
+// Reads the wall clock: age 2.
+
 use crate::base::ids::{PeerSet, Slot, TimerId};
 use crate::base::limits::TOMBSTONE_MS_MIN;
 use crate::base::planted::{Bug, is_planted};

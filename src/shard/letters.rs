@@ -13,6 +13,8 @@
 //! - A replay makes a callback to the first URI of the record again.
 //! - Letters are bounded by number, bytes and age. The oldest leaves first.
 
+// Reads the wall clock: told 3.
+
 use crate::base::ids::{PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::Now;

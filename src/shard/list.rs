@@ -8,6 +8,8 @@
 //!   drops doubles. So a timer that moves between two pages is neither lost nor seen twice.
 //! - What only the first rank knows, the state, is asked of the first rank alone.
 
+// Reads the wall clock: told 1.
+
 use crate::base::ids::Slot;
 use crate::base::time::Now;
 use crate::timer::definition::spread_ms;

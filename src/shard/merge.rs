@@ -1,6 +1,8 @@
 //! What peers tell. One rule merges every copy and every standing: the higher (version, sequence)
 //! wins. At the same key the masks are united.
 
+// Reads the wall clock: order 2.
+
 use crate::base::ids::{NodeHash, PeerSet, Slot};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::ranked::Replicas;

@@ -32,6 +32,10 @@
 //! - All other files with an `impl Shard` are the rules. No file imports a rule; rules call each
 //!   other as methods.
 
+// May panic: assertions 1.
+// Why it does not: configured 1.
+// Reads the wall clock: order 2.
+
 mod actions;
 mod answer_bytes;
 mod calendars;

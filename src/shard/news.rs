@@ -1,5 +1,8 @@
 //! Telling peers how far a timer is, and what their results mean for the timer.
 
+// May panic: indices 1.
+// Why it does not: peers 1.
+
 use crate::base::ids::{NodeHash, PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};

@@ -6,6 +6,8 @@
 //! a copy may wait: in the kernel while this node is frozen, and in an original, whose threads all
 //! wait for a node that does not answer. While copies may have waited, the wall clock orders them.
 
+// Reads the wall clock: original 3.
+
 use crate::base::ranked::Sites;
 use crate::base::time::{Now, Tick, WallMs};
 use crate::timer::definition::Content;

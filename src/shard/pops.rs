@@ -6,6 +6,9 @@
 //!    timer is tried until a limit.
 //! 4. Then the pop is given up and counted. A repeating timer goes on with its next interval.
 
+// May panic: assertions 2.
+// Why it does not: ordered 2.
+
 use crate::base::ids::{HostId, PeerSet, Slot, mix};
 use crate::base::limits::RANK_DELAY_MS;
 use crate::base::planted::{Bug, is_planted};

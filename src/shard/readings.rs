@@ -12,6 +12,8 @@
 //! An original that is just making a pop does not list the timer. It tells of the pop afterwards,
 //! and brings the timer back.
 
+// Reads the wall clock: original 1.
+
 use crate::base::ids::{PeerIndex, PeerSet, Slot};
 use crate::base::time::{Now, Tick};
 use crate::wire::peer_message::TimerCopy;

@@ -2,6 +2,8 @@
 //! what the timer becomes here. [`super::writes`] brings it to the other nodes before the client is
 //! answered.
 
+// Reads the wall clock: order 3.
+
 use crate::base::ids::{PeerSet, Slot, TimerId};
 use crate::base::limits::{CLOCK_LEAD_MS_MAX, REPLICATION_FACTOR_DEFAULT, TOMBSTONE_MS_MIN};
 use crate::base::ranked::{Replicas, Sites};

@@ -17,6 +17,9 @@
 //! *overflow*. A name gets a place of its own only while the overflow holds nothing. So no timer
 //! ever enters under the overflow and leaves under a name.
 
+// May panic: assertions 1, expectations 2, indices 23.
+// Why it does not: places 23, ordered 3.
+
 use std::collections::VecDeque;
 
 use ahash::RandomState;

@@ -1,5 +1,7 @@
 //! What a callback says of its timer besides the pop: `X-Timer-Id`, `X-Due-Time`, `X-Attempt`.
 
+// Reads the wall clock: told 1.
+
 use crate::base::time::{Now, Tick, WallMs};
 
 use super::Shard;

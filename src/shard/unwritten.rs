@@ -11,6 +11,8 @@
 //! and the stand-ins about all that it holds before it pops (`src/shard/questions.rs`). So it needs
 //! no mark of what its journal lacks.
 
+// Reads the wall clock: order 2.
+
 use crate::base::ids::{PeerSet, TimerId};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, WallMs};

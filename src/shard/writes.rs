@@ -6,6 +6,10 @@
 //! replica. Then the write is made again with a version above that state. The client has no answer
 //! yet, so the write may count as the later one.
 
+// May panic: expectations 4.
+// Why it does not: found 4.
+// Reads the wall clock: order 2.
+
 use crate::base::ids::{PeerIndex, PeerSet};
 use crate::base::limits::Acknowledge;
 use crate::base::planted::{Bug, is_planted};

@@ -2,6 +2,9 @@
 //! them is in use. An empty chunk goes back to the source and may have blocks of another size next;
 //! each size keeps one empty chunk, so that a payload that comes and goes moves none.
 
+// May panic: assertions 5, expectations 1, indices 27, cuts 1.
+// Why it does not: listed 33, compiled 1.
+
 use std::sync::Arc;
 
 use super::directory::Directory;

@@ -3,6 +3,9 @@
 //! them when it doubles. With 20 000 chunks of payload, and the chunks of slab and links doubling
 //! at the same insert, the copies took 1.5 ms at 8 388 608 timers.
 
+// May panic: indices 4.
+// Why it does not: listed 4.
+
 const LEAF_LOG2: u32 = 9;
 const LEAF: usize = 1 << LEAF_LOG2;
 

@@ -2,6 +2,9 @@
 //! before they are needed, so that growth pays no page fault on a core, and gives the kernel the
 //! memory of those that came back and are not needed. That thread decides how many are ready.
 
+// May panic: assertions 2.
+// Why it does not: ordered 2.
+
 use std::sync::Arc;
 
 use crossbeam_queue::{ArrayQueue, SegQueue};

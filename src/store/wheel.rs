@@ -10,6 +10,9 @@
 //! The wheel knows slots and ticks only. It never asks for the time, never pops a slot before its
 //! tick, and does a bounded amount of work per call, however long the pause before the call.
 
+// May panic: assertions 7, indices 20.
+// Why it does not: fixed 19, listed 8.
+
 use super::links::{DUE_MAX, Links, NIL, Neighbours, PLACE_FIFO, PLACE_NONE};
 use super::occupancy::Occupancy;
 use crate::base::ids::Slot;

@@ -1,6 +1,10 @@
 //! From a request's document to a timer: what each member means (docs/compat/timer-service.md §1.4,
 //! the column *here*).
 
+// May panic: indices 2.
+// Why it does not: found 2.
+// Reads the wall clock: original 2.
+
 use super::definition::{Definition, encode_content, encode_with_attributes};
 use super::naming::Identity;
 use super::options::{admit_options, duration_ms};

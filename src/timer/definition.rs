@@ -10,6 +10,9 @@
 //! limit of timers (`base::quota`). The owner stands before the tags as a tag that no client can
 //! write: its count is 0, and its length has the highest bit set. The length of the tags counts it.
 
+// May panic: assertions 4, expectations 2, indices 7, cuts 5.
+// Why it does not: bounded 3, encoded 15.
+
 use std::borrow::Cow;
 
 use crate::base::ids::{TimerId, mix};

@@ -10,6 +10,9 @@
 //! not over then, so no other server had handed out anything yet. A reply that leaves later belongs
 //! to a request that began before any value of a successor was known.
 
+// May panic: assertions 1.
+// Why it does not: ordered 1.
+
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst},

@@ -1,5 +1,8 @@
 //! What a keeper knows while it serves: the time, and the stored bound.
 
+// May panic: assertions 1.
+// Why it does not: ordered 1.
+
 use super::Timestamp;
 use super::clock::{Clock, Seen, Witness};
 use super::oracle::Terms;

@@ -1,6 +1,9 @@
 //! One server, which keeps its bound in a file. The stored bound always lies above every timestamp
 //! handed out.
 
+// May panic: assertions 3, expectations 4.
+// Why it does not: ordered 7.
+
 use super::Timestamp;
 use super::clock::Seen;
 use super::oracle::Terms;

@@ -1,6 +1,9 @@
 //! What a server shows to its clients and asks of them: certificate, key, versions, tickets, client
 //! certificates. Made from the texts of files; the files are somebody else's.
 
+// May panic: expectations 1.
+// Why it does not: configured 1.
+
 use std::sync::Arc;
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};

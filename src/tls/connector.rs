@@ -1,6 +1,9 @@
 //! What a client asks of servers and shows to them: authorities, versions, tickets, its own
 //! certificate. Made from the texts of files; the files are somebody else's.
 
+// May panic: expectations 1.
+// Why it does not: configured 1.
+
 use std::sync::Arc;
 
 use rustls::client::Resumption;

@@ -1,5 +1,8 @@
 //! One TLS connection of either side, from its first byte to its end.
 
+// May panic: expectations 2, indices 1.
+// Why it does not: found 1, memory 2.
+
 use std::io::{Read, Write};
 
 use rustls::{

@@ -9,6 +9,9 @@
 //!
 //! A body is skipped, whatever it says.
 
+// May panic: indices 1.
+// Why it does not: found 1.
+
 use std::mem::MaybeUninit;
 
 use httparse::{Header, Response, Status};

@@ -3,6 +3,9 @@
 //! ends, so a head that is too long, has too many headers, or is cut off, ends the connection and
 //! nothing else. The body is thrown away, up to a limit; of a failure the first bytes can be kept.
 
+// May panic: indices 2.
+// Why it does not: found 2.
+
 use crate::wire::answer_head::{RetryAfter, parse_answer_head, parse_status_line};
 use crate::wire::chunked::ChunkedDecoder;
 use crate::wire::dead_letter::LETTER_ANSWER_BYTES_MAX;

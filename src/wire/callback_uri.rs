@@ -7,6 +7,9 @@
 //! URI begins with its scheme (`https://host:port`), that of an `http` URI has none (`host:port`).
 //! So most authorities are as short as can be, and what knows `http` alone refuses the others.
 
+// May panic: expectations 1, indices 4, cuts 1.
+// Why it does not: found 4, fixed 1, memory 1.
+
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -3,6 +3,9 @@
 //! The decoder hands body bytes on in runs and keeps none. It reads framing strictly: every line
 //! ends with CRLF, and the framing of a body costs a bounded number of bytes.
 
+// May panic: indices 3.
+// Why it does not: found 3.
+
 use crate::base::limits::CHUNK_LINE_BYTES_MAX;
 
 /// Most bytes of chunk extensions in one body, all chunks together. Clients do not use extensions.

@@ -4,6 +4,9 @@
 //! simd-json turns a body into a tape of nodes. One pass over the tape picks the known members. The
 //! files beside this file decide which members are known.
 
+// May panic: assertions 1, expectations 1, indices 11.
+// Why it does not: found 7, fixed 2, parsed 4.
+
 use std::borrow::Cow;
 
 use simd_json::{Buffers, ErrorType, Node, StaticNode, Tape};

@@ -19,6 +19,9 @@
 //! other result. The sequence ends after as many results as the header says. So thousands of the
 //! most frequent result take two bytes.
 
+// May panic: assertions 1, indices 18, cuts 7.
+// Why it does not: found 3, fixed 22, bounded 1.
+
 use std::ops::Range;
 
 use crate::base::limits::{TAG_BYTES_MAX, TAGS_PER_TIMER_MAX, URI_TOLD_BYTES_MAX};

@@ -26,6 +26,9 @@
 //! timer repeats for minutes. `timer::definition` defines the form of the content. This file checks
 //! the content to the last byte, because `timer::definition` only slices it.
 
+// May panic: assertions 1.
+// Why it does not: bounded 1.
+
 use crate::base::ids::{NodeHash, SiteHash, TimerId};
 use crate::base::limits::{
     INTERVAL_MS_MAX, REPLICATION_FACTOR_MAX, SITES_PER_TIMER_MAX, TAG_BYTES_MAX,

@@ -7,6 +7,9 @@
 //! (`timer_json`), which also says what is wrong with a document. Of a plain document both read the
 //! same; the fuzz target `internal_json` and the tests below compare them.
 
+// May panic: assertions 1, expectations 4, indices 10.
+// Why it does not: found 15.
+
 use crate::base::limits::{TAG_BYTES_MAX, TAGS_PER_TIMER_MAX};
 use crate::wire::timer_json::{Tag, Tags, TimerDocument};
 

@@ -5,6 +5,9 @@
 //! Where the original's documents and the original differ, the original counts. The key of the
 //! answer is `Timers` (`timers` is read as well), and `time-from` is milliseconds from now.
 
+// May panic: indices 1.
+// Why it does not: found 1.
+
 use std::borrow::Cow;
 
 use crate::base::ids::TimerId;

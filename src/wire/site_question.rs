@@ -12,6 +12,9 @@
 //! `wire::peer_message` with the timer's age in place of its start. A site that understands such
 //! questions says so where it tells its members ([`COMPARES_HEADER`]). Others are not asked.
 
+// May panic: expectations 1.
+// Why it does not: memory 1.
+
 use std::fmt::Write;
 
 use crate::base::ids::{SiteHash, TimerId};

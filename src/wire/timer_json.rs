@@ -2,6 +2,9 @@
 //! checks types and presence. `timer::admission` checks values, such as a negative interval or a
 //! factor of 17.
 
+// May panic: indices 1.
+// Why it does not: found 1.
+
 use crate::base::limits::{TAG_BYTES_MAX, TAGS_PER_TIMER_MAX};
 use crate::wire::json::{Cursor, set_once};
 use crate::wire::timer_options::TimerOptions;

@@ -1,5 +1,8 @@
 //! Wall time as text: `2026-12-01T09:00:00.250Z` (RFC 3339). Pure arithmetic, no zones but offsets.
 
+// May panic: indices 4, cuts 1.
+// Why it does not: found 3, fixed 2.
+
 use crate::base::time::WallMs;
 
 /// The latest moment that is written and read: the last millisecond of the year 9999.

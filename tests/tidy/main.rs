@@ -7,6 +7,7 @@
 
 mod circles;
 mod panics;
+mod reasons;
 mod self_circles;
 mod visibility;
 mod wall_clocks;

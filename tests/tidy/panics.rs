@@ -1,11 +1,15 @@
 //! Every place that can panic in a room that bytes from outside pass through has its reason in
-//! docs/panics.md: a file with more or fewer of them than its row says is a finding.
+//! docs/panics.md: a file with more or fewer of them than its head says is a finding.
 
-use std::collections::BTreeMap;
-
+use super::reasons::{Counts, counts_of, strange_groups};
 use super::{ROOMS, Source, expect_none, read, sources, words};
 
 const PAGE: &str = "docs/panics.md";
+/// What begins the two lines of a file's head.
+const PLACES: &str = "May panic:";
+const REASONS: &str = "Why it does not:";
+/// What the places of a file are, in the order of [`Places`].
+const KINDS: [&str; 4] = ["assertions", "expectations", "indices", "cuts"];
 const ASSERTIONS: [&str; 10] = [
     "assert!",
     "assert_eq!",
@@ -56,77 +60,31 @@ fn indices(code: &str) -> usize {
     code.match_indices('[').filter(|(at, _)| is_index(*at)).count()
 }
 
-/// What the page says: rows of files, and the groups that it gives reasons for.
-struct Page {
-    files: BTreeMap<String, (Places, Vec<(String, usize)>)>,
-    groups: BTreeMap<String, usize>,
-}
-
-impl Page {
-    fn of(text: &str) -> Page {
-        let mut page = Page { files: BTreeMap::new(), groups: BTreeMap::new() };
-        for line in text.lines().filter(|line| line.starts_with("| ")) {
-            let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-            let numbers: Vec<usize> = cells.iter().filter_map(|cell| cell.parse().ok()).collect();
-            match (&cells[..], &numbers[..]) {
-                ([file, _, _, _, _, _, groups], [a, b, c, d]) => {
-                    let file = file.trim_matches('`').to_owned();
-                    let groups = groups.split(", ").filter_map(|group| group.split_once(' '));
-                    let groups = groups
-                        .map(|(name, count)| (name.to_owned(), count.parse().unwrap_or(0)))
-                        .collect();
-                    page.files.insert(file, ([*a, *b, *c, *d], groups));
-                }
-                ([group, _, _], [count]) => {
-                    page.groups.insert((*group).to_owned(), *count);
-                }
-                _ => {}
-            }
-        }
-        page
-    }
-}
-
-/// Files that differ from their rows, rows that differ from the groups.
+/// Files whose places differ from what their heads say, groups without a reason.
 fn unexplained(sources: &[Source], page: &str) -> Vec<String> {
-    let page = Page::of(page);
-    let mut findings = Vec::new();
-    let mut told: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut found = Vec::new();
+    let (mut findings, mut used) = (Vec::new(), Vec::new());
     let is_looked_at =
         |room: &str| ROOMS.iter().any(|(known, _)| *known == room && !LEFT_OUT.contains(&room));
     for source in sources.iter().filter(|source| source.room().is_some_and(is_looked_at)) {
         let places = places_of(&source.production_code());
-        let row = page.files.get(&source.path);
-        if places != row.map_or([0; 4], |row| row.0) {
-            let [assertions, expectations, indices, cuts] = places;
+        let counted = KINDS.iter().zip(places).filter(|(_, count)| *count > 0);
+        let counted: Counts = counted.map(|(kind, count)| ((*kind).to_owned(), count)).collect();
+        let groups = counts_of(source, REASONS);
+        let explained: usize = groups.values().sum();
+        if counted != counts_of(source, PLACES) || explained != places.iter().sum::<usize>() {
+            let told: Vec<String> =
+                counted.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
             findings.push(format!(
-                "{}: {assertions} assertions, {expectations} expectations, {indices} indices, \
-                 {cuts} cuts; {PAGE} says {:?}: give each new place a group whose reason holds for \
-                 it, or make it an error",
+                "{}: can panic: {}. Say so at its head ({PLACES}), and give each place a group of \
+                 {PAGE} whose reason holds for it ({REASONS} has {explained} places), or make it \
+                 an error",
                 source.path,
-                row.map(|row| row.0)
+                told.join(", ")
             ));
         }
-        found.push(&source.path);
+        used.push(groups);
     }
-    for (file, (places, groups)) in &page.files {
-        if !found.contains(&file) {
-            findings.push(format!("{PAGE}: there is no {file}"));
-        }
-        let sum: usize = groups.iter().map(|group| group.1).sum();
-        if sum != places.iter().sum::<usize>() {
-            findings.push(format!("{PAGE}: {file} has {sum} places in groups"));
-        }
-        groups.iter().for_each(|(group, count)| *told.entry(group).or_default() += count);
-    }
-    for (group, count) in &told {
-        if page.groups.get(*group) != Some(count) {
-            findings.push(format!("{PAGE}: {count} places are of the group {group}"));
-        }
-    }
-    let unused = page.groups.keys().filter(|group| !told.contains_key(group.as_str()));
-    findings.extend(unused.map(|group| format!("{PAGE}: no file has the group {group}")));
+    findings.extend(strange_groups(PAGE, page, &used));
     findings
 }
 
@@ -137,23 +95,22 @@ fn every_place_that_can_panic_has_its_reason() {
 
 #[test]
 fn a_place_without_a_reason_is_found() {
-    let page = "| fixed | 2 | it is |\n\
-                | `src/wire/a.rs` | peers | 1 | 0 | 1 | 0 | fixed 2 |\n";
-    let planted =
-        |text: &str, page: &str| unexplained(&[Source::new("src/wire/a.rs", text)], page).len();
-    let told = "fn a() { assert!(b); c[d] }";
-    assert_eq!(planted(told, page), 0);
-    assert_eq!(planted("fn a() { assert!(b); c[d]; e[f] }", page), 1);
-    assert_eq!(planted("fn a() { assert!(b); c.get(d) }", page), 1);
-    assert_eq!(
-        planted("fn a() { assert!(b); c[d] }\n#[cfg(test)]\nmod e { fn f() { g[h] } }", page),
-        0
-    );
-    assert_eq!(planted(told, ""), 1, "no row");
-    assert_eq!(planted(told, &page.replace("fixed 2", "fixed 1")), 2, "the sum, and the group's");
-    assert_eq!(planted(told, &page.replace("fixed 2", "lost 2")), 2, "a group without a reason");
-    let gone = "| `src/wire/b.rs` | peers | 0 | 0 | 0 | 0 | |\n";
-    assert_eq!(planted(told, &format!("{page}{gone}")), 1, "a row without a file");
+    let page = "| fixed | it is |\n";
+    let head = "//! A file.\n\n// May panic: assertions 1, indices 1.\n\
+                // Why it does not: fixed 2.\n\nuse x;\n";
+    let planted = |text: &str| unexplained(&[Source::new("src/wire/a.rs", text)], page).len();
+    let told = format!("{head}fn a() {{ assert!(b); c[d] }}");
+    assert_eq!(planted(&told), 0);
+    assert_eq!(planted(&format!("{head}fn a() {{ assert!(b); c[d]; e[f] }}")), 1);
+    assert_eq!(planted(&format!("{head}fn a() {{ assert!(b); c.get(d) }}")), 1);
+    let in_test = "\n#[cfg(test)]\nmod e { fn f() { g[h] } }";
+    assert_eq!(planted(&format!("{told}{in_test}")), 0);
+    assert_eq!(planted("fn a() { assert!(b); c[d] }"), 2, "no head, and nobody has the group");
+    assert_eq!(planted(&told.replace("fixed 2", "fixed 1")), 1, "the sum");
+    let lost = told.replace("fixed 2", "lost 2");
+    assert_eq!(planted(&lost), 2, "a group without a reason, a reason without a file");
+    let behind = format!("use x;\n{told}");
+    assert_eq!(planted(&behind), 2, "it stands at the head, or nowhere");
 }
 
 #[test]

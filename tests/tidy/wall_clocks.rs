@@ -1,11 +1,12 @@
 //! Every place that reads the wall clock in a room that decides has its reason in
 //! docs/wall-clocks.md: somebody may set a wall clock wrong, and right again.
 
-use std::collections::BTreeMap;
-
+use super::reasons::{counts_of, strange_groups};
 use super::{Source, expect_none, read, sources};
 
 const PAGE: &str = "docs/wall-clocks.md";
+/// What begins the line of a file's head.
+const REASONS: &str = "Reads the wall clock:";
 /// Rooms that decide about timers. That of timestamps has a clock of its own.
 const LOOKED_AT: [&str; 7] = ["timer", "shard", "core", "node", "journal", "cluster", "control"];
 
@@ -16,37 +17,24 @@ fn places_of(code: &str) -> usize {
     code.match_indices(".wall").filter(|(at, found)| is_field(&code[at + found.len()..])).count()
 }
 
-/// Files that differ from their rows, rows of files that are gone, groups without their number.
+/// Files whose places differ from what their heads say, groups without a reason.
 fn unexplained(sources: &[Source], page: &str) -> Vec<String> {
-    let (mut files, mut groups, mut told) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-    for line in page.lines().filter(|line| line.starts_with("| ")) {
-        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [name, count, last] = cells[..] else { continue };
-        let Ok(count) = count.parse::<usize>() else { continue };
-        match name.strip_prefix('`') {
-            Some(file) => {
-                files.insert(file.trim_end_matches('`').to_owned(), count);
-                *told.entry(last.to_owned()).or_insert(0) += count;
-            }
-            None => drop(groups.insert(name.to_owned(), count)),
-        }
-    }
-    let mut findings = Vec::new();
+    let (mut findings, mut used) = (Vec::new(), Vec::new());
     let is_looked_at = |source: &&Source| source.room().is_some_and(|it| LOOKED_AT.contains(&it));
     for source in sources.iter().filter(is_looked_at) {
-        let (places, row) = (places_of(&source.production_code()), files.remove(&source.path));
-        if places != row.unwrap_or(0) {
+        let (places, groups) = (places_of(&source.production_code()), counts_of(source, REASONS));
+        let explained: usize = groups.values().sum();
+        if places != explained {
             findings.push(format!(
-                "{}: reads the wall clock {places} times, {PAGE} says {row:?}: give each new place \
-                 a group whose reason holds for it, or use another clock",
+                "{}: reads the wall clock {places} times, its head ({REASONS}) says {explained}: \
+                 give each new place a group of {PAGE} whose reason holds for it, or use another \
+                 clock",
                 source.path
             ));
         }
+        used.push(groups);
     }
-    findings.extend(files.keys().map(|file| format!("{PAGE}: there is no {file}")));
-    if groups != told {
-        findings.push(format!("{PAGE}: groups have {groups:?}, their files {told:?}"));
-    }
+    findings.extend(strange_groups(PAGE, page, &used));
     findings
 }
 
@@ -57,11 +45,14 @@ fn every_place_that_reads_the_wall_clock_has_its_reason() {
 
 #[test]
 fn a_place_that_reads_the_wall_clock_without_a_reason_is_found() {
-    let page = "| told | 1 | nothing |\n| `src/shard/a.rs` | 1 | told |\n";
-    let planted =
-        |text: &str, page: &str| unexplained(&[Source::new("src/shard/a.rs", text)], page).len();
-    assert_eq!(planted("fn a(now: Now) { b(now.wall); now.walls(); c.wall() }", page), 0);
-    assert_eq!(planted("fn a(now: Now) { b(now.wall.0); c(now.wall) }", page), 1);
-    assert_eq!(planted("fn a() {}", page), 1);
-    assert_eq!(planted("fn a(now: Now) { b(now.wall) }", "| `src/shard/a.rs` | 1 | told |"), 1);
+    let head = "//! A file.\n\n// Reads the wall clock: told 1.\n\n";
+    let planted = |text: &str| {
+        let source = Source::new("src/shard/a.rs", &format!("{head}{text}"));
+        unexplained(&[source], "| told | nothing |\n").len()
+    };
+    assert_eq!(planted("fn a(now: Now) { b(now.wall); now.walls(); c.wall() }"), 0);
+    assert_eq!(planted("fn a(now: Now) { b(now.wall.0); c(now.wall) }"), 1);
+    assert_eq!(planted("fn a() {}"), 1);
+    let without = Source::new("src/shard/a.rs", "fn a(now: Now) { b(now.wall) }");
+    assert_eq!(unexplained(&[without], "").len(), 1);
 }

@@ -10,6 +10,10 @@
 //! - A message never arrives after a later message of the same connection. Exception: a message
 //!   that was answered [`PeerResult::Busy`] goes to the end.
 
+// May panic: assertions 1, expectations 1.
+// Why it does not: encoded 1, ordered 1.
+// Reads the wall clock: judged 2.
+
 mod bounds;
 mod inbound;
 mod queue;

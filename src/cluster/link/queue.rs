@@ -2,6 +2,9 @@
 //! bytes as they lie in the body of a frame, each behind its length. A message is copied once when
 //! it comes and once when it leaves. Nothing moves when the queue grows.
 
+// May panic: assertions 2, expectations 3, indices 13.
+// Why it does not: found 9, encoded 1, ordered 8.
+
 use std::collections::VecDeque;
 
 use crate::wire::leb128::{leb128_bytes, read_leb128, write_leb128};

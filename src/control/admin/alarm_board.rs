@@ -2,6 +2,8 @@
 //! what to do. The control thread looks at all conditions once a second, whether anybody asks or
 //! not, so that an alarm knows when it began.
 
+// Reads the wall clock: told 1.
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

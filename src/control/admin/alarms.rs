@@ -1,6 +1,8 @@
 //! Alarms in the log: nodes that contradict each other. An operator must hear of them even where
 //! nobody reads metrics. An alarm is logged when its count grows, and then at most once a minute.
 
+// Reads the wall clock: told 1.
+
 use std::collections::HashMap;
 use std::iter;
 use std::sync::Arc;

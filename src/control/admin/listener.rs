@@ -5,6 +5,9 @@
 //! nobody, least of all the supervisor that asks for `/healthz`. Over TLS a handshake is part of
 //! its connection: it has the time of the head, and its connection has sent no request yet.
 
+// May panic: indices 2.
+// Why it does not: found 1, fixed 1.
+
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;

@@ -3,6 +3,9 @@
 //! bytes) as Prometheus asks, so `_ms`, `_us` and `_ns` meters are converted. What each process has
 //! stands under the names that all Prometheus clients give it.
 
+// May panic: indices 4.
+// Why it does not: cores 4.
+
 use std::fmt;
 
 use prometheus_client::collector::Collector;

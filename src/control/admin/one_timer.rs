@@ -1,6 +1,8 @@
 //! One timer for operators: `/timers/<id>` and `/timers/by-name/<name>`, beside what clients see of
 //! it with its replicas and its next pops.
 
+// Reads the wall clock: told 1.
+
 use axum::extract::{Path, State};
 use axum::http::header::{ALLOW, CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, StatusCode, Uri};

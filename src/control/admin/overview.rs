@@ -2,6 +2,8 @@
 //! It also tells when the timers of the whole site are due. Counting these is a walk over all
 //! timers, so the walk is shared: one counts for all who ask.
 
+// Reads the wall clock: told 1.
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,8 @@
 //! Lists and numbers of timers, jobs, dead letters, for operators: as holders of tokens get them on
 //! the clients' port. A core puts each answer together; its JSON is written here, off the cores.
 
+// Reads the wall clock: told 3.
+
 use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH, LOCATION, RETRY_AFTER};
 use axum::http::{HeaderMap, StatusCode, Uri};

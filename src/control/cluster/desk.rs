@@ -2,6 +2,9 @@
 //! resynchronise, change the members. [`View::build`] decides what a configuration means. The cores
 //! decide what is done about it.
 
+// May panic: assertions 1, indices 2.
+// Why it does not: peers 3.
+
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,6 +1,9 @@
 //! Writes the members of the cluster, and the other sites, into the file that named them. Comments,
 //! other keys and their order stay. This file checks nothing: the caller has checked the lists.
 
+// May panic: indices 1.
+// Why it does not: configured 1.
+
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -3,6 +3,9 @@
 //! deployment. A key of Chronos that the original has no word for is taken under its Chronos name,
 //! in any of the files.
 
+// May panic: expectations 4.
+// Why it does not: configured 4.
+
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use super::error::{CONFIG_BYTES_MAX, Origin, Problem};

@@ -2,6 +2,9 @@
 //! `--print-config`, `tuning/reference.toml` and the help of the flags are all made from this
 //! table. Defaults come from `Default` of the settings. Nothing about a key stands anywhere else.
 
+// May panic: expectations 6.
+// Why it does not: configured 6.
+
 use super::key::{Key, Section};
 use super::keys_admin as admin;
 use super::keys_dead_letters as dead_letters;

@@ -1,5 +1,8 @@
 //! The keys of dead letters, in the one table of keys.
 
+// May panic: expectations 1.
+// Why it does not: configured 1.
+
 use super::key::Key;
 use super::value::{Value, ValueKind};
 use crate::base::limits::INTERVAL_MS_MAX;

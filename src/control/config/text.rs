@@ -1,6 +1,9 @@
 //! The configuration as text: the effective values with their origins, and the reference file with
 //! every key.
 
+// May panic: expectations 1.
+// Why it does not: memory 1.
+
 use std::fmt::Write;
 
 use super::key::{Key, Section};

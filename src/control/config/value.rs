@@ -2,6 +2,9 @@
 //! or an error that says what was expected and what was found. This file knows no key by name and
 //! touches no file.
 
+// May panic: assertions 6.
+// Why it does not: configured 6.
+
 use std::collections::HashSet;
 use std::fmt;
 use std::net::SocketAddr;

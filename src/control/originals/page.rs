@@ -1,6 +1,8 @@
 //! A page of timers as an original node serves it, in the terms of this node: what this node does
 //! with each timer, and what it tells other nodes about it. Pure.
 
+// Reads the wall clock: original 1.
+
 use super::plan::plan;
 use crate::base::ids::{PeerSet, TimerId};
 use crate::base::limits::RANK_DELAY_MS;

@@ -1,6 +1,9 @@
 //! What a node does with a timer that it reads from another node, so that at every instant one node
 //! acts at each level (docs/compat/timer-service.md §9.3). Pure.
 
+// May panic: indices 1.
+// Why it does not: found 1.
+
 /// What this node does with a timer. Names are as the members write them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Takeover<'a> {

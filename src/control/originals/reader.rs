@@ -6,6 +6,9 @@
 //! are told only of timers that the cores took. A round ends, whatever the other node answers,
 //! because each page must bring a new timer. No core waits for the reader.
 
+// May panic: indices 8.
+// Why it does not: found 5, peers 3.
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 

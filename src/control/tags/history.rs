@@ -5,6 +5,9 @@
 //! The last 5 s slide in steps of a tenth of a second: 49 whole tenths and the current one. The 5
 //! minutes begin at whole multiples of 5 minutes.
 
+// May panic: indices 2.
+// Why it does not: fixed 2.
+
 use serde::{Deserialize, Serialize};
 
 /// Length of a step of the short window.

@@ -1,6 +1,8 @@
 //! What operators see of timestamps. The keeper's thread writes the board, the admin API reads it.
 //! Neither waits for the other.
 
+// Reads the wall clock: timestamps 2.
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 

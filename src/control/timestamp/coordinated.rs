@@ -2,6 +2,9 @@
 //! what the coordinator asks, one operation at a time. It then tells the coordinator the answer,
 //! with the time at which the operation was begun.
 
+// May panic: assertions 2, expectations 2.
+// Why it does not: ordered 4.
+
 use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;

@@ -3,6 +3,9 @@
 //! timestamps. The keeper has a thread of its own for two reasons: a heartbeat that waits behind a
 //! scrape or a reload costs a mastership, and timers go on whatever happens to the keeper.
 
+// May panic: expectations 1.
+// Why it does not: configured 1.
+
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::thread;

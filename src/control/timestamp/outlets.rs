@@ -1,6 +1,8 @@
 //! Where the decisions of both drivers go: to the oracle, from which the cores take timestamps; to
 //! the board, which operators read; to the cores, which name the master to clients; and to the log.
 
+// Reads the wall clock: timestamps 1.
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;

@@ -1,6 +1,9 @@
 //! Drives the state machine of a server that stands alone and keeps its bound in a file. The driver
 //! decides nothing: it carries out what the machine asks for, and tells the machine the result.
 
+// May panic: assertions 2.
+// Why it does not: ordered 2.
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -15,6 +15,9 @@
 //! - The library never begins another session.
 //! - When the last handle is dropped the session is closed in order.
 
+// May panic: assertions 1.
+// Why it does not: ordered 1.
+
 use std::time::Duration;
 
 use tokio::time::timeout;

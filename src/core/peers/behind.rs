@@ -1,5 +1,8 @@
 //! The shard as the peers' side of a core sees it: it takes events, and its effects are collected.
 
+// May panic: assertions 1.
+// Why it does not: ordered 1.
+
 use crate::base::time::Now;
 use crate::shard::Shard;
 use crate::shard::effects::{Event, Outbox};

@@ -1,6 +1,9 @@
 //! The dialler's half of how a connection between two nodes begins: what the dialler says, how it
 //! reads the answers, and whom it believes. Bytes only: the driver owns the socket.
 
+// May panic: indices 1.
+// Why it does not: found 1.
+
 use crate::core::peers::handshake::{
     Answered, Asked, NoAnswer, Protocol, parse_answer, write_request,
 };

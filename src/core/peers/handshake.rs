@@ -38,6 +38,9 @@
 //! Over TLS both ends have shown certificates before, and the name in the first hello must be in
 //! the dialler's. The acceptor's is checked against the name that was dialled.
 
+// May panic: expectations 7.
+// Why it does not: memory 7.
+
 use std::fmt::Write;
 use std::mem::MaybeUninit;
 

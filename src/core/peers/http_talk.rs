@@ -9,6 +9,9 @@
 //!   ([`super::site_members`]), and hears its news ([`crate::wire::site_news`]). This node does not
 //!   talk to a site that refuses it.
 
+// May panic: expectations 3, indices 2, cuts 2.
+// Why it does not: found 2, peers 2, memory 3.
+
 use std::collections::VecDeque;
 use std::fmt::Write;
 

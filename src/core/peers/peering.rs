@@ -6,6 +6,9 @@
 //! them ([`super::inbounds`]), and goes to the owners over the mesh. No clock, no socket, no random
 //! source: drivers differ only in how bytes travel.
 
+// May panic: indices 18.
+// Why it does not: encoded 1, peers 17.
+
 mod sites;
 mod write_refusals;
 

@@ -22,6 +22,9 @@
 //! - in the other direction, because of the role
 //! - beside other words, because of the fields.
 
+// May panic: expectations 1, indices 3.
+// Why it does not: found 2, configured 1, compiled 1.
+
 use std::fmt;
 use std::sync::Arc;
 

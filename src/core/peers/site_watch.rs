@@ -5,6 +5,8 @@
 //! What was dropped because the site was away is as old as the moment from which on it was away,
 //! until the shard has offered the site everything.
 
+// Reads the wall clock: judged 4.
+
 use std::collections::VecDeque;
 
 use crate::base::time::{MonoNs, Now, TICK_NS, WallMs};

@@ -5,6 +5,9 @@
 //!   there, and at once when an attempt there fails without an answer, at most once a second.
 //! - A name that no longer resolves keeps its last addresses: an old address is better than none.
 
+// May panic: indices 1.
+// Why it does not: fixed 1.
+
 use std::net::SocketAddr;
 
 use crate::base::ids::HostId;

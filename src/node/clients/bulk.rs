@@ -3,6 +3,9 @@
 //! The lines are taken as they come and are answered in order. The answer is chunked: the lines
 //! that one send carries are a chunk.
 
+// May panic: assertions 1, expectations 1, indices 1.
+// Why it does not: found 1, ordered 1, memory 1.
+
 use std::io::Write;
 
 use crate::base::quota::Quota;

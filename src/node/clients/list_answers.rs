@@ -1,5 +1,8 @@
 //! The JSON of lists and counts of timers.
 
+// May panic: assertions 1.
+// Why it does not: encoded 1.
+
 use crate::base::time::WallMs;
 use crate::shard::effects::{ListCount, ListPage, ListedTimer, TimerView};
 use crate::wire::dead_letter::LetterUse;

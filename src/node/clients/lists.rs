@@ -1,6 +1,8 @@
 //! What clients and nodes ask of all timers: lists of timers and of dead letters, numbers, the page
 //! of timers that a node is to hold; and jobs that delete timers.
 
+// Reads the wall clock: told 3.
+
 use crate::base::jobs::digest;
 use crate::base::time::Now;
 use crate::core::Core;

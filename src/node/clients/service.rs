@@ -1,24 +1,13 @@
 //! From a complete request to a request for the shard, or to an answer at once.
 
+// Reads the wall clock: at 1.
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::base::limits::{BODY_TOLD_BYTES_MAX, Limits};
 use crate::base::quota::Quota;
 use crate::base::time::Now;
-use crate::ring::{FarEnds, SocketId};
-use crate::shard::effects::{Answer, Refusal, Request, Requester, Target};
-use crate::timer::admission::{admit_as, admit_told};
-use crate::timer::definition::{Definition, with_owner};
-use crate::timer::naming::Identity;
-use crate::timestamp::RANGE_MAX;
-use crate::wire::callback_uri::AuthorityMemory;
-use crate::wire::internal_json::{AnyDocument, InternalPart, Origin, parse_any};
-use crate::wire::request_head::Method;
-use crate::wire::resync_json::{Reference, parse_references};
-use crate::wire::timer_json::JsonScratch;
-use crate::wire::timer_path::{PublicId, TimerPath};
-
 use crate::core::Core;
 use crate::core::gate::{Gate, SiteNode};
 use crate::core::internal_api::{PageHead, copy_of};
@@ -43,8 +32,20 @@ use crate::node::clients::request_line::RequestLine;
 use crate::node::clients::request_time::RequestTime;
 use crate::node::clients::tokens::Tokens;
 use crate::node::clients::warnings::{refusal_for, warning_of};
+use crate::ring::{FarEnds, SocketId};
+use crate::shard::effects::{Answer, Refusal, Request, Requester, Target};
+use crate::timer::admission::{admit_as, admit_told};
+use crate::timer::definition::{Definition, with_owner};
+use crate::timer::naming::Identity;
+use crate::timestamp::RANGE_MAX;
 use crate::tls::names::Member;
 use crate::tls::session::Session;
+use crate::wire::callback_uri::AuthorityMemory;
+use crate::wire::internal_json::{AnyDocument, InternalPart, Origin, parse_any};
+use crate::wire::request_head::Method;
+use crate::wire::resync_json::{Reference, parse_references};
+use crate::wire::timer_json::JsonScratch;
+use crate::wire::timer_path::{PublicId, TimerPath};
 
 /// Bytes above which a content buffer goes back to the allocator after use.
 const CONTENT_BYTES_KEPT: usize = 64 << 10;
@@ -199,8 +200,7 @@ impl Service {
         }
     }
 
-    /// Serves one complete request. An answer known at once is appended to `out`. `body` is used as
-    /// scratch.
+    /// Serves one complete request. Appends an answer known at once to `out`. `body` is scratch.
     pub fn serve(
         &mut self,
         (now, core): (Now, &mut Core),

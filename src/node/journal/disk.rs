@@ -1,6 +1,8 @@
 //! A core's journal under io_uring: pieces go to the ring, orders to the thread that makes
 //! segments.
 
+// Reads the wall clock: reboot 3.
+
 use crate::base::time::{MonoNs, Now};
 use crate::core::journal::CoreJournal;
 use crate::journal::SegmentNumber;

@@ -1,6 +1,10 @@
 //! The start of a node with a journal: whose directory it is, what time it is, and what each core
 //! takes from which files.
 
+// May panic: indices 3.
+// Why it does not: cores 3.
+// Reads the wall clock: reboot 3.
+
 use std::path::Path;
 use std::sync::Arc;
 

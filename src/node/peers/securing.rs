@@ -2,6 +2,9 @@
 //! spoke none, or was too busy to answer, or the configuration has changed since. TLS is tried
 //! beside them, so that a cluster whose nodes all speak TLS ends without a connection in the clear.
 
+// May panic: indices 4.
+// Why it does not: peers 4.
+
 use crate::base::ids::PeerIndex;
 use crate::cluster::detector::DIAL_MS_MAX;
 use crate::core::Core;

@@ -1,6 +1,9 @@
 //! The handshakes of dialled connections. A node that takes plain peers as well tries TLS first, in
 //! each dial, and goes on without where the other end speaks none.
 
+// May panic: indices 5.
+// Why it does not: peers 5.
+
 use crate::base::ids::PeerIndex;
 use crate::core::Core;
 use crate::core::peers::address::host_of;

@@ -9,6 +9,9 @@
 //!   name tells users apart. No group has more than its share of the places. When too many names
 //!   wait, the largest group loses one.
 
+// May panic: expectations 2, indices 10.
+// Why it does not: found 1, fixed 4, ordered 7.
+
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 

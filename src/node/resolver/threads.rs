@@ -2,6 +2,9 @@
 //! one, or have its addresses. This module reads the hosts file. The system's resolver, which
 //! blocks, looks up all other names on threads of its own. [`Names`] decides what waits for what.
 
+// May panic: indices 3.
+// Why it does not: cores 3.
+
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,5 +1,8 @@
 //! The connections for timestamps of one core, from accept to close.
 
+// May panic: assertions 1, expectations 1, indices 1.
+// Why it does not: found 1, ordered 2.
+
 use std::collections::VecDeque;
 
 use crate::base::slots::Slots;

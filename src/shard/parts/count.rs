@@ -1,6 +1,9 @@
 //! Numbers of timers that are being put together, in portions: when timers are due, and which hosts
 //! have most of them.
 
+// May panic: indices 4, cuts 1.
+// Why it does not: found 4, fixed 1.
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

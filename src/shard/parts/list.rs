@@ -4,6 +4,9 @@
 //! a shard goes through its records, in portions, and keeps the first places of a list from some
 //! place on: the *window*. Pages are taken from the window; the next window begins where it ends.
 
+// May panic: indices 10, cuts 1.
+// Why it does not: found 11.
+
 use crate::base::ids::Slot;
 use crate::base::time::Tick;
 use crate::wire::timer_list::Place;

@@ -1,5 +1,7 @@
 //! The ids of new timers.
 
+// Reads the wall clock: ids 2.
+
 use crate::base::ids::TimerId;
 use crate::base::time::{Now, WallMs};
 use crate::timer::identity::Minter;

@@ -1,5 +1,8 @@
 //! What this shard believes of its peers: who lives, and how each is talked to.
 
+// May panic: indices 1.
+// Why it does not: peers 1.
+
 use std::sync::Arc;
 
 use crate::base::destinations::Share;

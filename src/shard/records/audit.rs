@@ -1,6 +1,9 @@
 //! Looks over all records and says where the tables that hold them disagree. For the simulator and
 //! tests. Cost: every record.
 
+// May panic: indices 2.
+// Why it does not: fixed 2.
+
 use std::collections::BTreeMap;
 
 use super::tags::pops_first;

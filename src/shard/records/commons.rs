@@ -7,6 +7,9 @@
 //! - A set leaves with its last timer.
 //! - Sets are bounded by number and bytes. Where they are full a timer keeps its own attributes.
 
+// May panic: assertions 2, indices 6.
+// Why it does not: fixed 1, listed 7.
+
 use ahash::RandomState;
 use hashbrown::HashTable;
 

@@ -1,6 +1,9 @@
 //! The contents of timers. Of some a part lies with what several timers have in common
 //! ([`super::commons`]). Those are read in two parts, and put together where all bytes are wanted.
 
+// May panic: expectations 2.
+// Why it does not: listed 2.
+
 use super::{Record, Records};
 use crate::base::ids::Slot;
 use crate::timer::definition::{Content, has_attributes, with_attributes};

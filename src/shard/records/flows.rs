@@ -7,6 +7,9 @@
 //!   core that gives one back wakes it.
 //! - While a destination is paused, its pops stay in their lists, and nothing looks at them.
 
+// May panic: indices 2.
+// Why it does not: listed 2.
+
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 

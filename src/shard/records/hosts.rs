@@ -8,6 +8,9 @@
 //! due go there at once. Lanes are bounded, and some are kept for hosts that answer: hosts that do
 //! not answer can never have all lanes.
 
+// May panic: expectations 4, indices 5.
+// Why it does not: listed 9.
+
 use crate::base::ids::{HostId, ShardIndex, Slot};
 use crate::base::limits::CallbackLimits;
 use crate::base::planted::{Bug, is_planted};

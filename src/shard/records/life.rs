@@ -1,6 +1,9 @@
 //! How a record begins, changes and ends. Each step takes and gives back all that the record names:
 //! its payload, its placement, its host's authority, its tags, its owner, its entry in the index.
 
+// May panic: assertions 2.
+// Why it does not: listed 2.
+
 use super::record::Ms45;
 use super::{
     AuthorityId, Former, Next, Outline, Placement, PlacementId, Record, Records, State,

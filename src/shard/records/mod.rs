@@ -19,6 +19,9 @@
 //! [`Records::next_in_trouble`] take a slot out and leave its state as it was;
 //! [`Records::transition`] gives the slot its next state and place. Nobody else moves a slot.
 
+// May panic: assertions 1.
+// Why it does not: listed 1.
+
 mod acted;
 mod arrivals;
 mod audit;

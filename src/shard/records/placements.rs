@@ -2,6 +2,9 @@
 //! placement is kept once for all timers that have it. A cluster of N nodes has at most N!/(N-f)!
 //! lists of f nodes, and few masks at a time.
 
+// May panic: expectations 1, indices 8.
+// Why it does not: places 9.
+
 use ahash::RandomState;
 use hashbrown::HashTable;
 

@@ -1,5 +1,8 @@
 //! What the rules of destinations do to the hosts of a core.
 
+// May panic: cuts 1.
+// Why it does not: found 1.
+
 use std::sync::Arc;
 
 use crate::base::destinations::{Destination, DestinationTable, Share};

@@ -14,6 +14,9 @@
 //! - Where none is free, hosts that have none wait in two lists, one for hosts that answered and
 //!   one for the others. The lists take turns. Nobody who comes later goes ahead.
 
+// May panic: indices 6.
+// Why it does not: fixed 6.
+
 use std::collections::VecDeque;
 
 use crate::base::ids::HostId;

@@ -1,6 +1,9 @@
 //! The timers whose statistics tags count here: the live timers of which this node is the first to
 //! pop, as far as it knows which nodes live. The same places count the timers of owners.
 
+// May panic: indices 2.
+// Why it does not: found 2.
+
 use super::{Placement, PlacementId, Record, Records, State};
 use crate::base::time::Tick;
 use crate::shard::parts::peers::Peers;

@@ -1,5 +1,8 @@
 //! When a timer is tallied: it is to pop, and this node is the first to do so ([`super::tallies`]).
 
+// May panic: indices 1.
+// Why it does not: fixed 1.
+
 use super::tags::pops_first;
 use super::{Record, Records, State, Tallies};
 use crate::base::ids::Slot;

@@ -1,6 +1,9 @@
 //! The state machine of a coordinated server: which request comes next, when a mastership begins,
 //! and when it ends.
 
+// May panic: assertions 1, expectations 8.
+// Why it does not: ordered 9.
+
 use super::events::{
     Alarm, Answer, Ask, CoordinatorSettings, Effect, Event, MasterNode, Nodes, Role, SessionId,
     StoredBound,

@@ -1,6 +1,9 @@
 //! Other sites as this core sees them: from where their nodes call, which of them refuse this node,
 //! how their clocks go, and what they still lack.
 
+// May panic: indices 2.
+// Why it does not: peers 2.
+
 use std::net::IpAddr;
 
 use crate::base::ids::PeerIndex;

@@ -1,6 +1,8 @@
 //! Whether this node takes clients' writes, by what its peers say and know of it. A write that this
 //! node took alone would be lost with it, or would not be found by other nodes.
 
+// Reads the wall clock: judged 2.
+
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, WallMs};
 use crate::cluster::detector::Liveness;
