@@ -15,7 +15,7 @@
 
 use crate::base::ids::Slot;
 use crate::base::planted::{Bug, is_planted};
-use crate::base::time::{Now, Tick};
+use crate::base::time::Now;
 use crate::timer::action::{Acting, Present, act, rewrite};
 use crate::timer::definition::{Content, Definition, OwnedDefinition, has_attributes};
 use crate::timer::schedule::Schedule;
@@ -25,7 +25,7 @@ use crate::wire::peer_message::{CopyBody, Standing, TimerCopy};
 use crate::wire::timer_action::TimerAction;
 
 use super::Shard;
-use super::effects::{CallbackOutcome, Outbox, Refusal, Ticket};
+use super::effects::{Outbox, Refusal};
 use super::parts::conditions::Asked;
 use super::parts::peers::Teller;
 use super::records::{Outline, Record, State};
@@ -230,51 +230,6 @@ impl Shard {
             return self.tell(slot, others, false, outbox);
         }
         self.tell_all(slot, &placement, (others, false), outbox);
-    }
-
-    /// Notes that a callback is under way as a client does something with its timer. If the timer
-    /// moves to other nodes, this node keeps it until the callback has ended: who has forgotten the
-    /// timer does not know what the end means.
-    pub(super) fn note_callback(&mut self, tick: Tick, former: Option<&Record>, slot: Slot) {
-        let Some(former) = former.filter(|former| former.state == State::InFlight) else { return };
-        let record = *self.records.get(slot);
-        if self.records.continues(&record, former.version)
-            && !is_planted(Bug::CallbackOfFormerHolderLost)
-        {
-            let own_ms = self.attributes_of(&record).timeout_ms;
-            let until = tick + own_ms.unwrap_or(self.config.callbacks.timeout_ms);
-            self.reconcile.note_called(record.id, until);
-        }
-    }
-
-    /// Takes how a callback ended that was under way as a client did something with its timer. If
-    /// the host has taken the pop, the pop is done; if it answered 410, the timer ends, also if the
-    /// pop was made again meanwhile and is done. False: the end of the callback changes nothing.
-    pub(super) fn ends_before_action(
-        &mut self,
-        now: Now,
-        (ticket, outcome): (&Ticket, CallbackOutcome),
-        outbox: &mut Outbox,
-    ) -> bool {
-        let is_gone =
-            outcome == CallbackOutcome::Gone && !is_planted(Bug::GoneBeforeActionUnheeded);
-        let is_heeded = outcome == CallbackOutcome::Delivered || is_gone;
-        let is_it = is_heeded && self.records.contains(ticket.slot) && {
-            let record = self.records.get(ticket.slot);
-            let is_next = record.sequence + 1 == ticket.sequence;
-            record.id == ticket.id
-                && record.is_live()
-                && (is_gone || record.state != State::InFlight)
-                && (is_next || is_gone && record.sequence >= ticket.sequence)
-                && self.records.continues(record, ticket.version)
-        };
-        if is_it && is_gone {
-            return self.end_by_server(now, ticket.slot, outbox);
-        }
-        if is_it {
-            self.pop_over(now, ticket.slot, true, outbox);
-        }
-        is_it
     }
 }
 

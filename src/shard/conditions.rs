@@ -18,23 +18,27 @@
 
 // Reads the wall clock: order 1.
 
-use crate::base::ids::{PeerIndex, PeerSet, TimerId};
+use crate::base::ids::{PeerIndex, PeerSet};
 use crate::base::limits::TOMBSTONE_MS_MIN;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::slots::SlotKey;
 use crate::base::time::{Now, Tick};
-use crate::timer::definition::{Content, OwnedDefinition, spread_ms};
+use crate::timer::definition::{Content, Definition, OwnedDefinition, spread_ms};
 use crate::timer::version::{StateKey, Version};
+use crate::wire::dead_letter::LetterUse;
 use crate::wire::peer_message::{
     CopyBody, PeerMessage, PeerRefusal, PeerResult, TimerCopy, decode_message,
 };
 
 use super::Shard;
 use super::actions::{is_continued, joined};
-use super::effects::{Answer, Condition, Conditional, Outbox, Purpose, Refusal, Reply, Requester};
+use super::effects::{
+    Answer, Condition, Conditional, Letter, Outbox, Purpose, Refusal, Reply, Requester, Target,
+};
+use super::letters::replayed;
 use super::parts::conditions::{Asked, Seen, Verdict};
 use super::parts::peers::FULL_MS;
-use super::parts::reads::{Latest, Reader};
+use super::parts::reads::{Latest, LetterAsk, Reader};
 use super::parts::writes::{NewWrite, Plan, bare_copy};
 use super::records::Record;
 use super::requests::{FACTOR_DEFAULT, fires};
@@ -153,12 +157,6 @@ impl Shard {
             Latest::Unsure(refusal) => return Err(refusal),
         };
         self.judge(now, asked, seen, outbox)
-    }
-
-    pub(super) fn seen_here(&self, id: TimerId) -> Option<Seen> {
-        let held = self.records.get(self.find(id)?);
-        let content = held.is_live().then(|| self.records.content_of(held));
-        Some(Seen::held(held, self.records.placement_of(held), content))
     }
 
     /// What is known here of the timer that a write is about.
@@ -522,6 +520,62 @@ impl Shard {
         }
         let held = self.records.content_of(held).attributes().name;
         matches!((new.attributes().name, held), (Some(new), Some(held)) if new != held)
+    }
+
+    /// Does with a letter that was found what a client asked for. `Err`: it cannot be done now.
+    ///
+    /// Several nodes may be asked for the same at the same time. So this is a write on condition
+    /// that the letter is the one that was found (`shard::conditions`): one node decides, and
+    /// whoever comes second finds no letter.
+    pub(super) fn use_letter(
+        &mut self,
+        now: Now,
+        from: Requester,
+        (letter, (wanted, version)): (&Letter, LetterAsk),
+        outbox: &mut Outbox,
+    ) -> Result<Option<Answer>, Refusal> {
+        if let Some(refusal) = self.write_refusal {
+            return Err(refusal);
+        }
+        if self.conditions.len() >= self.config.cluster.writes_waiting_max as usize {
+            return Err(Refusal::WritesFull);
+        }
+        let content = match wanted {
+            LetterUse::Replay => Some(replayed(&letter.content).ok_or(Refusal::BytesFull)?),
+            LetterUse::Delete | LetterUse::Show => None,
+        };
+        let definition = content.as_deref().map(|content| {
+            let (interval_ms, repeat_for_ms, factor) = (0, 0, None);
+            let authority = &letter.authority;
+            OwnedDefinition::copy(&Definition {
+                interval_ms,
+                repeat_for_ms,
+                factor,
+                authority,
+                content,
+            })
+        });
+        let start = now.mono.tick_ceil();
+        let asked = Asked {
+            from,
+            asked_at: now.mono.tick_floor(),
+            start,
+            target: Target { id: letter.id, factor: Some(letter.factor), filter: None },
+            condition: Condition::Letter(version.unwrap_or(letter.version)),
+            definition,
+            action: None,
+            sequence: 0,
+            seen: None,
+            made: None,
+            decider: None,
+            refused: PeerSet::EMPTY,
+            tries: 0,
+        };
+        let seen = Some(Seen::letter((letter.version, letter.factor), start));
+        match self.judge(now, asked, seen, outbox) {
+            Err(Refusal::NoTimer) => Ok(Some(Answer::NotFound)),
+            decided => decided,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Writes with a condition, by one node and by three.
 
 use super::*;
+use crate::base::ids::TimerId;
 use crate::base::limits::ClusterLimits;
 use crate::cluster::detector::Liveness;
 use crate::shard::effects::{Dialect, Event, Request, Target};

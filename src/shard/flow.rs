@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use crate::base::destinations::DestinationTable;
-use crate::base::ids::{HostId, PeerIndex, PeerSet, ShardIndex, Slot};
+use crate::base::ids::{HostId, PeerIndex, ShardIndex, Slot};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
 use crate::wire::dead_letter::GivenUp;
@@ -21,7 +21,7 @@ use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult};
 use super::Shard;
 use super::effects::{HostState, Outbox, Purpose};
 use super::parts::peers::Teller;
-use super::records::{FlowId, Host, Next, Record, State};
+use super::records::{FlowId, Host, Next, Record};
 
 /// Most pops of a rule that are looked at in one turn. Most of them begin or are left to the next
 /// rank.
@@ -36,25 +36,6 @@ impl Shard {
         let tick = now.mono.tick_floor();
         let waiting = self.records.hosts_mut().set_flow_rules(table, tick);
         self.pops.released = waiting;
-    }
-
-    /// Starts what the rules of destinations let start now.
-    #[inline]
-    pub(super) fn turn_flows(&mut self, now: Now, outbox: &mut Outbox) {
-        if self.records.hosts().has_rules() || !self.pops.released.is_empty() {
-            self.start_flows(now, outbox);
-        }
-    }
-
-    #[inline(never)]
-    fn start_flows(&mut self, now: Now, outbox: &mut Outbox) {
-        let tick = now.mono.tick_floor();
-        for host in std::mem::take(&mut self.pops.released) {
-            self.start_waiting(now, host, outbox);
-        }
-        while let Some(flow) = self.records.hosts_mut().next_flow(tick) {
-            self.start_flow(now, flow, outbox);
-        }
     }
 
     /// Takes a core that waits for what this one gave back, to be woken.
@@ -139,30 +120,6 @@ impl Shard {
         self.is_unheard(slot, record.id) && self.waits_for_others(tick, slot, outbox)
     }
 
-    /// Whether a pop waits because of a rule, or has waited for one that was taken away since, at
-    /// whatever rank.
-    #[inline]
-    pub(super) fn is_ruled(&self, record: &Record) -> bool {
-        let hosts = self.records.hosts();
-        hosts.has_ever_had_rules() && hosts.rules(record.authority, self.records.due(record))
-    }
-
-    /// Whether a pop that is due waits here because of a rule. This rank keeps it then.
-    #[inline]
-    pub(super) fn keeps_for_rule(&self, record: &Record) -> bool {
-        record.state == State::Ready && self.is_ruled(record) && !is_planted(Bug::RuledPopNotKept)
-    }
-
-    /// Leaves a pop that waits here because of a rule to a rank that is at it as well. So it is
-    /// where both had lost sight of each other. This rank comes again later.
-    pub(super) fn leave_pop_to_others(&mut self, slot: Slot) {
-        let record = *self.records.get(slot);
-        if record.attempts == 0 && self.keeps_for_rule(&record) {
-            let again = self.look_again_at(self.turns.at, &record);
-            self.records.transition(slot, Next::Armed(again));
-        }
-    }
-
     /// Whether a pop whose destination is paused waits at a rank or at a site that comes before
     /// this one. Then nothing is to be done for it here. What that one did is asked when the pause
     /// is over.
@@ -174,17 +131,6 @@ impl Shard {
             && !self.peers.is_alone()
             && !before().minus(self.peers.dead()).is_empty()
             && !self.is_unheard(slot, record.id)
-    }
-
-    /// The nodes that make a pop before this one does.
-    pub(super) fn ranks_before(&self, record: &Record) -> PeerSet {
-        let placement = self.records.placement_of(record);
-        let promotion = self.config.cluster.promotion;
-        let own_ms = placement.delay_ms(promotion);
-        let ranks = placement.replicas.as_slice().iter().zip(0_u8..);
-        let before = ranks.filter(|(_, rank)| placement.delay_of(Some(*rank), promotion) < own_ms);
-        let peers = before.filter_map(|(&node, _)| self.peers.view.peer_of(node));
-        peers.fold(PeerSet::EMPTY, PeerSet::with).without(self.peers.own())
     }
 
     /// Whether a pop was not tried and may be waiting at another rank because of a rule.

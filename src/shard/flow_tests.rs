@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::base::destinations::Rule;
+use crate::base::ids::PeerSet;
 use crate::base::ids::TimerId;
 use crate::cluster::detector::Liveness;
 use crate::shard::effects::{Answer, CallbackOutcome, Event, Request, Ticket};

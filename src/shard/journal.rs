@@ -9,10 +9,10 @@ use crate::base::ids::{PeerSet, Slot, TimerId};
 use crate::base::limits::RANK_DELAY_MS;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick, WallMs};
+use crate::journal::SegmentNumber;
 use crate::journal::clocks::Clocks;
 use crate::journal::entry::{Entry, State};
 use crate::journal::writer::Writer;
-use crate::journal::{Position, SegmentNumber};
 use crate::timer::version::{StateKey, Version};
 use crate::wire::peer_message::{Standing, TimerCopy};
 
@@ -62,12 +62,6 @@ pub struct Restored {
 }
 
 impl Shard {
-    /// Everything that this shard has done up to now is durable at this position.
-    #[inline]
-    pub fn position(&self) -> Position {
-        self.records.changes().position()
-    }
-
     /// From now on every change is noted for the journal. `is_late`: answers do not wait for the
     /// disk, here and on the other nodes. Then a timer that was given away is kept for a second,
     /// because its only holder may be killed before its disk has the timer.

@@ -6,6 +6,7 @@ use crate::base::ids::{PeerSet, Slot, TimerId};
 use crate::base::limits::TOMBSTONE_MS_MIN;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
+use crate::journal::Position;
 
 use super::Shard;
 use super::records::{Next, Placement};
@@ -17,6 +18,9 @@ const HOLD_FOR_SITES_MS: u64 = 24 * 3_600 * 1_000;
 /// The longest pause between two looks at such a tombstone. The pauses are an eighth of its age, so
 /// that millions of tombstones cost little, and stay little longer than they must.
 const LOOK_AGAIN_MS_MAX: u64 = 600_000;
+
+/// Ids that are minted for one create before it is refused: each of them was chosen by a client.
+const MINTED_MAX: u32 = 1_000;
 
 impl Shard {
     #[inline]
@@ -105,6 +109,27 @@ impl Shard {
         if let Some(slot) = self.find(id) {
             self.place(slot, placement);
         }
+    }
+
+    /// Everything that this shard has done up to now is durable at this position.
+    #[inline]
+    pub fn position(&self) -> Position {
+        self.records.changes().position()
+    }
+
+    /// A new id that no record has. A client may have chosen any id, and may have put a timer back
+    /// that a crash took with its id.
+    #[inline(always)]
+    pub(super) fn free_id(&mut self, now: Now) -> Option<TimerId> {
+        (0..MINTED_MAX).find_map(|_| {
+            let id = self.minting.mint(now)?;
+            self.find(id).is_none().then_some(id)
+        })
+    }
+
+    /// Whether a member is an original node.
+    pub(super) fn has_originals(&self) -> bool {
+        !self.peers.http().intersection(self.peers.view.connected_nodes()).is_empty()
     }
 }
 

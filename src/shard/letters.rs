@@ -18,21 +18,15 @@
 use crate::base::ids::{PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::Now;
-use crate::timer::definition::{
-    Content, Definition, OwnedDefinition, encode_with_attributes, with_owner,
-};
+use crate::timer::definition::{Content, encode_with_attributes, with_owner};
 use crate::timer::version::{StateKey, Version};
 use crate::wire::attributes::{ATTRIBUTES_BYTES_MAX, Attributes};
 use crate::wire::callback_uri::{parse_told_uri, uri_of};
-use crate::wire::dead_letter::{DeadLetter, Failure, GivenUp, LetterUse, Replay};
+use crate::wire::dead_letter::{DeadLetter, Failure, GivenUp, Replay};
 use crate::wire::timer_path::write_public_id;
 
 use super::Shard;
-use super::effects::{
-    Answer, CallbackOutcome, Condition, Letter, Outbox, Refusal, Requester, Target, Ticket,
-};
-use super::parts::conditions::{Asked, Seen};
-use super::parts::reads::LetterAsk;
+use super::effects::{CallbackOutcome, Letter, Outbox, Refusal, Target, Ticket};
 use super::parts::writes::NewWrite;
 use super::records::Record;
 use super::reports::PopEnd;
@@ -266,62 +260,6 @@ impl Shard {
         }
     }
 
-    /// Does with a letter that was found what a client asked for. `Err`: it cannot be done now.
-    ///
-    /// Several nodes may be asked for the same at the same time. So this is a write on condition
-    /// that the letter is the one that was found (`shard::conditions`): one node decides, and
-    /// whoever comes second finds no letter.
-    pub(super) fn use_letter(
-        &mut self,
-        now: Now,
-        from: Requester,
-        (letter, (wanted, version)): (&Letter, LetterAsk),
-        outbox: &mut Outbox,
-    ) -> Result<Option<Answer>, Refusal> {
-        if let Some(refusal) = self.write_refusal {
-            return Err(refusal);
-        }
-        if self.conditions.len() >= self.config.cluster.writes_waiting_max as usize {
-            return Err(Refusal::WritesFull);
-        }
-        let content = match wanted {
-            LetterUse::Replay => Some(replayed(&letter.content).ok_or(Refusal::BytesFull)?),
-            LetterUse::Delete | LetterUse::Show => None,
-        };
-        let definition = content.as_deref().map(|content| {
-            let (interval_ms, repeat_for_ms, factor) = (0, 0, None);
-            let authority = &letter.authority;
-            OwnedDefinition::copy(&Definition {
-                interval_ms,
-                repeat_for_ms,
-                factor,
-                authority,
-                content,
-            })
-        });
-        let start = now.mono.tick_ceil();
-        let asked = Asked {
-            from,
-            asked_at: now.mono.tick_floor(),
-            start,
-            target: Target { id: letter.id, factor: Some(letter.factor), filter: None },
-            condition: Condition::Letter(version.unwrap_or(letter.version)),
-            definition,
-            action: None,
-            sequence: 0,
-            seen: None,
-            made: None,
-            decider: None,
-            refused: PeerSet::EMPTY,
-            tries: 0,
-        };
-        let seen = Some(Seen::letter((letter.version, letter.factor), start));
-        match self.judge(now, asked, seen, outbox) {
-            Err(Refusal::NoTimer) => Ok(Some(Answer::NotFound)),
-            decided => decided,
-        }
-    }
-
     /// A letter as a copy of a timer has it; `None`: the timer is none.
     pub(super) fn letter_of(
         (id, version, factor): (TimerId, Version, u8),
@@ -338,16 +276,6 @@ impl Shard {
     }
 }
 
-/// The content of a letter that is tried again.
-fn replayed(content: &[u8]) -> Option<Vec<u8>> {
-    let content = Content::decode(content);
-    let attributes = content.attributes();
-    let count = attributes.replay.map_or(0, |replay| replay.count).saturating_add(1);
-    let sequence = attributes.letter.map_or(1, |letter| letter.sequence);
-    let replay = Some(Replay { count, sequence });
-    content_of(&content, content.target, &Attributes { letter: None, replay, ..attributes })
-}
-
 /// The content with another target and other attributes. `None`: these are too long.
 fn content_of(former: &Content<'_>, target: &[u8], attributes: &Attributes<'_>) -> Option<Vec<u8>> {
     let (mut encoded, mut content) = (Vec::new(), Vec::new());
@@ -362,6 +290,16 @@ fn content_of(former: &Content<'_>, target: &[u8], attributes: &Attributes<'_>) 
     let mut owned = Vec::new();
     with_owner(&content, owner, &mut owned);
     Some(owned)
+}
+
+/// The content of a letter that is tried again.
+pub(super) fn replayed(content: &[u8]) -> Option<Vec<u8>> {
+    let content = Content::decode(content);
+    let attributes = content.attributes();
+    let count = attributes.replay.map_or(0, |replay| replay.count).saturating_add(1);
+    let sequence = attributes.letter.map_or(1, |letter| letter.sequence);
+    let replay = Some(Replay { count, sequence });
+    content_of(&content, content.target, &Attributes { letter: None, replay, ..attributes })
 }
 
 #[cfg(test)]

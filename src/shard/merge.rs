@@ -655,50 +655,61 @@ impl Shard {
         [live, self.configured(held)]
     }
 
-    /// The nodes of these ranks of a list.
-    fn peers_at(&self, list: &Replicas, ranks: u16) -> PeerSet {
-        let nodes = list.as_slice().iter().enumerate();
-        let nodes = nodes.filter(|(rank, _)| ranks >> rank & 1 == 1);
-        let peers = nodes.filter_map(|(_, node)| self.peers.view.peer_of(*node));
-        peers.fold(PeerSet::EMPTY, PeerSet::with)
-    }
-
-    /// The nodes that act for those of a timer's list that hold it and do not act yet, this node
-    /// among them: the timer moves with its next pop, which may be long in coming. These nodes are
-    /// not on the list that a write has, and would go on with what it replaces.
-    pub(super) fn acting_meanwhile(&self, held: &Record) -> PeerSet {
-        let placement = self.records.placement_of(held);
-        let idle = placement.replicas.all_ranks() & !placement.actives;
-        let is_idle = held.is_live() && placement.own.is_some_and(|own| idle >> own & 1 == 1);
-        if !is_idle || is_planted(Bug::MovingTimerLeftToActing) {
-            return PeerSet::EMPTY;
+    /// Takes a client's write that the disk cannot take: in memory, if it is about a timer that is
+    /// held. Says in any case that this node has no copy, unless the write is lost against what is
+    /// held.
+    pub(super) fn obey_unwritten(
+        &mut self,
+        now: Now,
+        teller: Teller,
+        copy: &TimerCopy<'_>,
+        outbox: &mut Outbox,
+    ) -> PeerResult<'static> {
+        let id = copy.standing.id;
+        let is_held = self.find(id).is_some_and(|slot| self.records.get(slot).is_live());
+        if is_held && !is_planted(Bug::FullDiskDisobeys) {
+            let copy = self.with_stand_ins(copy);
+            let result = self.merge_state(now, teller, &copy, outbox);
+            if !matches!(result, PeerResult::Held | PeerResult::Otherwise) {
+                return result;
+            }
         }
-        let idle = self.peers_at(&placement.replicas, idle);
-        let view = &self.peers.view;
-        let members = self.peers.not_dead().minus(idle);
-        view.peers_of(&view.place(held.id, placement.factor, members)).without(self.peers.own())
+        self.refuse_for_room(now, id, outbox)
     }
 
-    /// Whether a move to a list is under way: a live rank of the list does not act yet. Until the
-    /// move is finished, the ranks of the former list act.
-    pub(super) fn is_under_way(&self, list: &Replicas, actives: u16) -> bool {
-        actives | self.ranks_of(list, self.peers.dead()) != list.all_ranks()
-    }
-
-    /// The list that the configuration means, whoever lives.
-    pub(super) fn configured(&self, held: &Record) -> Replicas {
-        let view = &self.peers.view;
-        let factor = self.records.placement_of(held).factor;
-        view.place(held.id, factor, view.new_nodes())
-    }
-
-    /// Tells a peer that it is behind.
-    pub(super) fn tell_back(&mut self, slot: Slot, teller: Teller, outbox: &mut Outbox) {
-        if let Some(peer) = teller.peer
-            && !self.peers.speaks_http(peer)
-        {
-            self.tell(slot, PeerSet::EMPTY.with(peer), false, outbox);
+    /// A write with those on its list that will hold it: the node that made it will find the same
+    /// ones. Where no others can stand in, this node stays on the list, without a copy on its disk.
+    pub(super) fn with_stand_ins<'a>(&self, copy: &TimerCopy<'a>) -> TimerCopy<'a> {
+        let is_meant = copy.body.is_some() && copy.replicas.contains(self.peers.own_hash());
+        let others = self.peers.not_dead().minus(self.full());
+        let list = self.peers.view.place(copy.standing.id, copy.factor, others);
+        if !is_meant || list.len() < copy.replicas.len() {
+            return *copy;
         }
+        let (actives, list_digest) = (list.all_ranks(), list.digest());
+        let standing = Standing { actives, list_digest, ..copy.standing };
+        TimerCopy { replicas: list, standing, ..*copy }
+    }
+
+    /// Tells the other sites of a timer what one of them does not know, if that is why it tells of
+    /// an earlier write. It was told before, and lost that with a disk or a process.
+    pub(super) fn tell_sites_back(
+        &self,
+        slot: Slot,
+        told: Version,
+        copy: &TimerCopy<'_>,
+        outbox: &mut Outbox,
+    ) {
+        let record = self.records.get(slot);
+        let is_of_site = copy.replicas.is_empty();
+        if !is_of_site || told >= record.version || self.is_earlier_pop(record, copy) {
+            return;
+        }
+        if is_planted(Bug::SiteBehindNotTold) {
+            return;
+        }
+        let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(record, &mut Vec::new())));
+        self.tell_sites(self.records.placement_of(record), bytes, record.id, outbox);
     }
 }
 

@@ -29,14 +29,29 @@
 //! - [`records`] holds the records and is the only room that moves their slots.
 //! - [`parts`] is everything else that a shard is made of.
 //! - This file makes a [`Shard`] of them, and gives every event and every tick to the rules.
-//! - All other files with an `impl Shard` are the rules. No file imports a rule; rules call each
-//!   other as methods.
+//! - All other files with an `impl Shard` are the rules, which call each other as methods. They
+//!   stand in floors, and call their own floor and those below it; no two of them call each other
+//!   (`tests/tidy`, `self_circles`). From the bottom to the top:
+//!   1. **Places**: `keep`, `placing`, `right_lists`, `whose_turn`, `readings`, `unwritten`.
+//!   2. **Words**: `news`, and what only reads: `list`, `count`, `collect`, `inspect`.
+//!   3. **Plans**: `calendars`, `policies`, `told`, `questions`, `ended`.
+//!   4. **Replicas**: `reconcile`, `writes`, `reports`.
+//!   5. **Pops**: `after_pop`, `attempts`, `letters`, `flow`, `pops`.
+//!   6. **States**: `reads`, `actions`, `conditions`, `sites`, `originals`, `merge`.
+//!   7. **The desk**: `read_answers`, `results`, `requests`, `mod`, `journal`.
 
 // May panic: assertions 1.
 // Why it does not: configured 1.
 // Reads the wall clock: order 2.
 
 mod actions;
+mod read_answers;
+mod results;
+mod attempts;
+mod after_pop;
+mod whose_turn;
+mod right_lists;
+mod placing;
 mod answer_bytes;
 mod calendars;
 mod collect;

@@ -1,25 +1,17 @@
-//! Telling peers how far a timer is, and what their results mean for the timer.
+//! Telling peers how far a timer is: which of them hear of it, and in which words.
 
 // May panic: indices 1.
 // Why it does not: peers 1.
 
 use crate::base::ids::{NodeHash, PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
-use crate::base::time::{Now, Tick};
 use crate::cluster::view::PeerKind;
-use crate::timer::version::Version;
-use crate::wire::peer_message::{
-    CopyBody, PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy,
-};
+use crate::wire::peer_message::{CopyBody, PeerMessage, Standing, TimerCopy};
 
 use super::Shard;
-use super::effects::{Answer, Internal, Outbox, Purpose, Requester};
+use super::effects::{Outbox, Purpose};
+use super::parts::peers::Teller;
 use super::records::{Placement, Record};
-use super::requesters::LISTED;
-
-/// What was told this much before an original fell silent may have got lost, beyond the time that
-/// it takes to declare it dead. A pop may be this much later than it was due.
-const UNTOLD_BEFORE_MS: u64 = 7_000;
 
 impl Shard {
     /// A record as the message "I hold this timer, so far".
@@ -94,99 +86,13 @@ impl Shard {
         }
     }
 
-    /// Tells the other sites of a timer what one of them does not know, if that is why it tells of
-    /// an earlier write. It was told before, and lost that with a disk or a process.
-    pub(super) fn tell_sites_back(
-        &self,
-        slot: Slot,
-        told: Version,
-        copy: &TimerCopy<'_>,
-        outbox: &mut Outbox,
-    ) {
-        let record = self.records.get(slot);
-        let is_of_site = copy.replicas.is_empty();
-        if !is_of_site || told >= record.version || self.is_earlier_pop(record, copy) {
-            return;
-        }
-        if is_planted(Bug::SiteBehindNotTold) {
-            return;
-        }
-        let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(record, &mut Vec::new())));
-        self.tell_sites(self.records.placement_of(record), bytes, record.id, outbox);
-    }
-
-    /// Takes a peer's result of a message; `None`: there will be no result.
-    pub(super) fn peer_result(
-        &mut self,
-        now: Now,
-        peer: PeerIndex,
-        purpose: Purpose,
-        result: Option<PeerResult<'_>>,
-        outbox: &mut Outbox,
-    ) {
-        if let Some(PeerResult::Refused(_)) = result {
-            self.counters.refused_by_peers += 1;
-        }
-        if result.is_none() && self.peers.originals().contains(peer) {
-            let before_ms = self.config.cluster.dead_after_ms + UNTOLD_BEFORE_MS;
-            let since = Tick(now.mono.tick_floor().0.saturating_sub(before_ms));
-            self.peers.note_untold(peer, since);
-        }
-        let result = match (purpose, result) {
-            // News ask only whether the peer has the timer at all.
-            (Purpose::News(_), Some(PeerResult::Ahead | PeerResult::Otherwise)) => {
-                Some(PeerResult::Held)
-            }
-            (_, result) => result,
-        };
-        match (purpose, result) {
-            (Purpose::End { id, life }, result) => {
-                self.fetch_for_end(now.mono.tick_floor(), peer, (id, life), result);
-            }
-            (Purpose::Question { id, life }, result) => {
-                self.question_result(now, peer, (id, life), result, outbox);
-            }
-            (Purpose::Write(key), Some(result)) => {
-                self.write_result(now, peer, key, result, outbox);
-            }
-            (Purpose::Write(key), None) => self.write_unheard(now, peer, key, outbox),
-            (Purpose::Read(key), result) => self.read_result(now, peer, key, result, outbox),
-            (Purpose::List { generation, request }, result) => {
-                let part = match result {
-                    Some(PeerResult::Found(part)) => Some(part.into()),
-                    _ => None,
-                };
-                let to =
-                    Requester { shard: self.config.own, connection: LISTED, generation, request };
-                outbox.reply(to, Answer::Internal(Box::new(Internal::ListPart(part))));
-            }
-            (Purpose::Condition(key), result) => {
-                self.condition_result(now, peer, key, result, outbox);
-            }
-            (Purpose::News(id), Some(PeerResult::Held)) => self.confirm(id, peer),
-            (Purpose::News(id), Some(PeerResult::Wanted)) => {
-                if let Some(slot) = self.find(id) {
-                    self.tell(slot, PeerSet::EMPTY.with(peer), true, outbox);
-                }
-            }
-            (Purpose::News(id), Some(PeerResult::Refused(PeerRefusal::Full))) => {
-                self.refused_for_room(now.mono.tick_floor(), peer, id);
-            }
-            (Purpose::News(id), None) => self.tell_of_unheard(id, peer, outbox),
-            (Purpose::News(_) | Purpose::Hint, _) => {}
-            (Purpose::Offer { id, round }, result) => {
-                self.offer_result(now, peer, (id, round), result, outbox);
-            }
-        }
-    }
-
     /// Tells other nodes that a peer could not be told of a timer, where they are needed to tell
     /// it:
     ///
     /// - A node of this site is offered what this node holds when it is back. Of a timer that this
     ///   node only passes on, the holders must know.
     /// - Another site is told at once by any node that can reach it.
-    fn tell_of_unheard(&mut self, id: TimerId, peer: PeerIndex, outbox: &mut Outbox) {
+    pub(super) fn tell_of_unheard(&mut self, id: TimerId, peer: PeerIndex, outbox: &mut Outbox) {
         let by = match self.peers.view.peers()[peer.index()].kind {
             PeerKind::Site(site) => NodeHash(site.0),
             PeerKind::Node(node) if self.find(id).is_none() => node,
@@ -217,6 +123,31 @@ impl Shard {
         if placement.actives >> rank & 1 == 0 && placement.confirmed >> rank & 1 == 0 {
             placement.confirmed |= 1 << rank;
             self.place(slot, &placement);
+        }
+    }
+
+    /// Tells replicas and other sites of a pop. `placement` is the placement after the pop.
+    pub(super) fn tell_all(
+        &mut self,
+        slot: Slot,
+        placement: &Placement,
+        (to, is_new): (PeerSet, bool),
+        outbox: &mut Outbox,
+    ) {
+        self.tell(slot, to, is_new, outbox);
+        if placement.sites.len() > 1 {
+            let record = *self.records.get(slot);
+            let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(&record, &mut Vec::new())));
+            self.tell_sites(placement, bytes, record.id, outbox);
+        }
+    }
+
+    /// Tells a peer that it is behind.
+    pub(super) fn tell_back(&mut self, slot: Slot, teller: Teller, outbox: &mut Outbox) {
+        if let Some(peer) = teller.peer
+            && !self.peers.speaks_http(peer)
+        {
+            self.tell(slot, PeerSet::EMPTY.with(peer), false, outbox);
         }
     }
 }

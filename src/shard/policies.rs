@@ -12,12 +12,9 @@ use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
 use crate::wire::answer_head::RetryAfter;
 use crate::wire::attributes::{Attributes, POLICY_MS_MAX, RetryPolicy};
-use crate::wire::dead_letter::GivenUp;
 
 use super::Shard;
-use super::effects::{Outbox, Target};
-use super::records::{Record, State};
-use super::reports::PopEnd;
+use super::records::{Next, Record, State};
 
 /// A rank that has heard that another one is at a pop asks again after a quarter of the time since
 /// the pop was due, within these bounds in milliseconds.
@@ -100,26 +97,54 @@ impl Shard {
         pause_ms.min(POLICY_MS_MAX)
     }
 
-    /// Ends a timer whose server says that there is nothing any more: as a DELETE does. A dead
-    /// letter on its way is kept here. False: it could not be ended so.
-    pub(super) fn end_by_server(&mut self, now: Now, slot: Slot, outbox: &mut Outbox) -> bool {
+    /// Whether a pop waits because of a rule, or has waited for one that was taken away since, at
+    /// whatever rank.
+    #[inline]
+    pub(super) fn is_ruled(&self, record: &Record) -> bool {
+        let hosts = self.records.hosts();
+        hosts.has_ever_had_rules() && hosts.rules(record.authority, self.records.due(record))
+    }
+
+    /// Whether a pop that is due waits here because of a rule. This rank keeps it then.
+    #[inline]
+    pub(super) fn keeps_for_rule(&self, record: &Record) -> bool {
+        record.state == State::Ready && self.is_ruled(record) && !is_planted(Bug::RuledPopNotKept)
+    }
+
+    /// Leaves a pop that waits here because of a rule to a rank that is at it as well. So it is
+    /// where both had lost sight of each other. This rank comes again later.
+    pub(super) fn leave_pop_to_others(&mut self, slot: Slot) {
         let record = *self.records.get(slot);
-        let attributes = self.attributes_of(&record);
-        if attributes.letter.is_some_and(|letter| letter.is_on_its_way) {
-            // The URI for dead letters takes none.
-            self.give_up(now, slot, GivenUp::Attempts, outbox);
-            return true;
+        if record.attempts == 0 && self.keeps_for_rule(&record) {
+            let again = self.look_again_at(self.turns.at, &record);
+            self.records.transition(slot, Next::Armed(again));
         }
-        if attributes.retry.is_none() || attributes.letter.is_some() {
-            return false;
+    }
+
+    /// When the present pop is given up. After a restart the last pop of a timer, which may be long
+    /// overdue, is tried for as long as any other.
+    pub(super) fn give_up_at(&mut self, record: &Record) -> Tick {
+        let (schedule, sequence) = (record.schedule(), record.sequence + 1);
+        let policy = self.policy_of(record);
+        let give_up_ms = policy.map_or(self.config.callbacks.give_up_ms, |it| it.max_age_ms);
+        let due = self.records.due(record);
+        let mut at = schedule.give_up_at(sequence, due, give_up_ms);
+        if policy.is_some() {
+            at = at.min(due + give_up_ms);
         }
-        self.report(now, slot, PopEnd::Gone, outbox);
-        let factor = self.records.placement_of(&record).factor;
-        let target = Target { id: record.id, factor: Some(factor), filter: None };
-        let plan = self.plan_known(target, factor, Some(&record));
-        let ended = self.end(now, None, (record.id, Some(slot)), &plan, outbox);
-        self.counters.gone += u64::from(ended.is_ok());
-        ended.is_ok()
+        if let Some(pause_ms) = self.calendar_pause_ms(record) {
+            return at.min(due + pause_ms);
+        }
+        // The age that a policy allows counts from the due time, whatever happened meanwhile, once
+        // the pop was tried.
+        if !schedule.is_last(sequence) || policy.is_some() && record.attempts > 0 {
+            return at;
+        }
+        // Nor is a pop given up for the time in which its destination was paused.
+        let host = self.records.hosts().host_of(record.authority);
+        let resumed_at = host.map(|host| host.resumed_at).filter(|resumed| *resumed > Tick(0));
+        let after = resumed_at.map_or(Tick(0), |at| at + give_up_ms);
+        at.max(self.pops.none_given_up_before).max(after)
     }
 }
 

@@ -6,21 +6,19 @@
 //!    timer is tried until a limit.
 //! 4. Then the pop is given up and counted. A repeating timer goes on with its next interval.
 
-// May panic: assertions 2.
-// Why it does not: ordered 2.
+// May panic: assertions 1.
+// Why it does not: ordered 1.
 
-use crate::base::ids::{HostId, PeerSet, Slot, mix};
+use crate::base::ids::{HostId, Slot, mix};
 use crate::base::limits::RANK_DELAY_MS;
 use crate::base::planted::{Bug, is_planted};
-use crate::base::ranked::Replicas;
 use crate::base::time::{Now, Tick};
 use crate::wire::attributes::Attributes;
 use crate::wire::dead_letter::GivenUp;
-use crate::wire::peer_message::PeerMessage;
 
 use super::Shard;
-use super::effects::{Attempt, CallbackOutcome, Outbox, Ticket};
-use super::records::{Host, Next, Placement, Record, State};
+use super::effects::{CallbackOutcome, Outbox, Target, Ticket};
+use super::records::{Host, Next, Record, State};
 use super::reports::PopEnd;
 
 /// Waiting pops of hosts in trouble that are moved back into the wheel per tick.
@@ -154,27 +152,6 @@ impl Shard {
         self.put_off(tick, slot, &record);
     }
 
-    /// Asks for the callback of a slot that is in no list.
-    pub(super) fn attempt(
-        &mut self,
-        now: Now,
-        slot: Slot,
-        record: &Record,
-        host: HostId,
-        outbox: &mut Outbox,
-    ) {
-        self.records.transition(slot, Next::InFlight);
-        let sequence = record.sequence + 1;
-        let ticket = Ticket { slot, host, id: record.id, version: record.version, sequence };
-        let number = u16::from(record.attempts) + 1;
-        let attempt = Attempt { ticket, due: self.records.due(record), number };
-        assert!(attempt.due.begins() <= now.mono, "a pop is never early");
-        self.records.hosts_mut().take_place(ticket.host, now.mono.tick_floor());
-        self.counters.in_flight += 1;
-        self.counters.retried += u64::from(number > 1);
-        outbox.attempts.push(attempt);
-    }
-
     pub(super) fn callback_finished(
         &mut self,
         now: Now,
@@ -274,13 +251,6 @@ impl Shard {
         }
     }
 
-    /// Lists a host whose pops wait for a place of the core.
-    #[inline]
-    pub(super) fn list_if_short(&mut self, host: HostId) {
-        let is_new = self.records.hosts_mut().list_if_short(host);
-        self.counters.without_place += u64::from(is_new);
-    }
-
     /// Whether the record is in the state that the ticket was written for and waits for this
     /// result.
     fn is_current(&self, ticket: &Ticket) -> bool {
@@ -292,154 +262,6 @@ impl Shard {
                     || is_planted(Bug::AcceptLowerVersion))
                 && record.sequence + 1 == ticket.sequence
                 && record.state == State::InFlight
-        }
-    }
-
-    /// Ends a pop that was delivered or given up: arms the next pop or buries the timer, and tells
-    /// the other nodes. Before that a pop that was delivered is reported. The slot is in no list.
-    ///
-    /// This node decides which nodes act next: those that acted and live, and those that were found
-    /// to hold the timer since.
-    pub(super) fn pop_over(
-        &mut self,
-        now: Now,
-        slot: Slot,
-        is_delivered: bool,
-        outbox: &mut Outbox,
-    ) {
-        let tick = now.mono.tick_floor();
-        let record = *self.records.get(slot);
-        let is_special = self.records.has_attributes(&record);
-        if is_special && is_delivered {
-            self.report(now, slot, PopEnd::Delivered, outbox);
-        }
-        let placement = self.next_placement(tick, &record, is_delivered);
-        let stood_in = self.records.placement_of(&record).own > Some(0);
-        let reuses = is_planted(Bug::ReuseSequence) && record.sequence % 5 == 3
-            || is_planted(Bug::ReuseSequenceAfterFailover) && stood_in && record.sequence % 5 == 1;
-        let record = self.records.reach(slot, record.sequence + u64::from(!reuses));
-        if is_planted(Bug::PayloadFreedEarly) && record.sequence == 2 {
-            self.records.lose_content(&record);
-        }
-        let (record, told) = self.retell(&record, slot, &placement);
-        if record.schedule().is_last(record.sequence) {
-            if is_special && self.follow_calendar(now, slot, &placement, told.0, outbox) {
-                return;
-            }
-            self.records.entomb(tick, slot);
-            self.tell_all(slot, &placement, told, outbox);
-        } else {
-            if record.state != State::Paused {
-                let pops_at = self.records.pops_at(&record);
-                self.records.transition(slot, Next::Armed(pops_at));
-            } else if is_planted(Bug::PopWhilePausedArmsNext) {
-                self.records.transition(slot, Next::Armed(record.due()));
-            }
-            self.tell_all(slot, &placement, told, outbox);
-            self.look_later_if_misplaced(tick, slot);
-        }
-    }
-
-    /// The placement after a pop here: the right list, the sites as configured, and the mask.
-    fn next_placement(&mut self, tick: Tick, record: &Record, is_delivered: bool) -> Placement {
-        let former = *self.records.placement_of(record);
-        if self.peers.is_alone() {
-            return former;
-        }
-        let list = self.list_after_pop(record);
-        let sites = self.peers.view.next_sites(&former.sites);
-        let mut placement = self.placement(list, sites, former.factor);
-        let dead = self.ranks_of(&list, self.peers.dead());
-        let own = placement.own.map_or(0, |own| 1 << own);
-        // The other ranks would wait at every pop for a node that has no room for the timer.
-        let lacking = self.ranks_of(&list, self.reconcile.lacking_of(record.id)) & !own;
-        let carried = self.carried_actives(&former, &list) & !lacking | own;
-        // Without promotion ranks wait by their position in the list. So new holders must act at
-        // once, as in an original: the old holders have moved back.
-        let is_by_rank = !self.config.cluster.promotion && list != former.replicas;
-        placement.actives = match carried & !dead {
-            carried if carried == 0 || is_by_rank => list.all_ranks() & !dead,
-            carried => self.able(tick, &list, (carried, own), is_delivered),
-        };
-        placement
-    }
-
-    /// The ranks that can act, of those that are to:
-    ///
-    /// - without this node, if it gave the pop up and others can try the next one;
-    /// - without nodes that were dead and have delivered nothing since, if one of them would be the
-    ///   first to act. Now and then such a node gets one timer, which shows whether it can deliver.
-    fn able(
-        &mut self,
-        tick: Tick,
-        list: &Replicas,
-        (carried, own): (u16, u16),
-        is_delivered: bool,
-    ) -> u16 {
-        let failing = if is_delivered { 0 } else { own };
-        let unproven = self.ranks_of(list, self.peers.unproven()) & carried;
-        let acting = carried & !failing;
-        let is_first = unproven & acting & acting.wrapping_neg() != 0;
-        let is_barred = is_first
-            && acting & !unproven != 0
-            && !is_planted(Bug::ReturnedRankActsAtOnce)
-            && !self.peers.may_try(tick);
-        let able = acting & !if is_barred { unproven } else { 0 };
-        if able == 0 { carried } else { able }
-    }
-
-    /// Gives a record its next placement. Returns the record as it is then, the peers that are to
-    /// be told, and whether the list is new to them.
-    fn retell(
-        &mut self,
-        record: &Record,
-        slot: Slot,
-        placement: &Placement,
-    ) -> (Record, (PeerSet, bool)) {
-        if self.peers.is_alone() {
-            let record = self.records.replace(&self.peers, self.turns.at, slot, placement);
-            return (record, (PeerSet::EMPTY, false));
-        }
-        let former = *self.records.placement_of(record);
-        let lists = (former.replicas, placement.replicas);
-        let record = self.records.replace(&self.peers, self.turns.at, slot, placement);
-        let view = &self.peers.view;
-        let mut to = view.peers_of(&lists.0).union(view.peers_of(&lists.1));
-        if !self.peers.dead().is_empty() {
-            // A move that a death ended has left copies. These would pop beside the holders.
-            to = to.union(view.peers_of(&self.configured(&record)));
-        }
-        if view.is_changing() {
-            let factor = placement.factor;
-            let held_it = view.peers_of(&view.place_old(record.id, factor));
-            // An original that holds the timer from before may have popped it since, and keeps it.
-            let is_new = former.own.is_some_and(|own| former.actives >> own & 1 == 0);
-            let is_told = is_new && !is_planted(Bug::NewHolderTellsNoFormerOnes);
-            // A node to which the timer moves does not act before the former holders have told
-            // that they are done. They may still be trying this pop.
-            to = to.union(if is_told { held_it } else { held_it.intersection(self.peers.http()) });
-        }
-        if !self.peers.lately_full(self.turns.at).is_empty() {
-            // A move that a node on the list refused has left copies, too.
-            let factor = placement.factor;
-            to = to.union(view.peers_of(&view.place(record.id, factor, self.peers.not_dead())));
-        }
-        (record, (to.without(self.peers.own()).minus(self.peers.dead()), lists.0 != lists.1))
-    }
-
-    /// Tells replicas and other sites of a pop. `placement` is the placement after the pop.
-    pub(super) fn tell_all(
-        &mut self,
-        slot: Slot,
-        placement: &Placement,
-        (to, is_new): (PeerSet, bool),
-        outbox: &mut Outbox,
-    ) {
-        self.tell(slot, to, is_new, outbox);
-        if placement.sites.len() > 1 {
-            let record = *self.records.get(slot);
-            let bytes = outbox.encode(&PeerMessage::Copy(self.copy_of(&record, &mut Vec::new())));
-            self.tell_sites(placement, bytes, record.id, outbox);
         }
     }
 
@@ -466,32 +288,6 @@ impl Shard {
             && behind & !self.ranks_of(&placement.replicas, self.peers.dead()) != 0
             && self.policy_of(record).is_none()
             && !self.is_ruled(record)
-    }
-
-    /// When the present pop is given up. After a restart the last pop of a timer, which may be long
-    /// overdue, is tried for as long as any other.
-    pub(super) fn give_up_at(&mut self, record: &Record) -> Tick {
-        let (schedule, sequence) = (record.schedule(), record.sequence + 1);
-        let policy = self.policy_of(record);
-        let give_up_ms = policy.map_or(self.config.callbacks.give_up_ms, |it| it.max_age_ms);
-        let due = self.records.due(record);
-        let mut at = schedule.give_up_at(sequence, due, give_up_ms);
-        if policy.is_some() {
-            at = at.min(due + give_up_ms);
-        }
-        if let Some(pause_ms) = self.calendar_pause_ms(record) {
-            return at.min(due + pause_ms);
-        }
-        // The age that a policy allows counts from the due time, whatever happened meanwhile, once
-        // the pop was tried.
-        if !schedule.is_last(sequence) || policy.is_some() && record.attempts > 0 {
-            return at;
-        }
-        // Nor is a pop given up for the time in which its destination was paused.
-        let host = self.records.hosts().host_of(record.authority);
-        let resumed_at = host.map(|host| host.resumed_at).filter(|resumed| *resumed > Tick(0));
-        let after = resumed_at.map_or(Tick(0), |at| at + give_up_ms);
-        at.max(self.pops.none_given_up_before).max(after)
     }
 
     /// Handles that an attempt failed. `pause_ms` is how long the server wants to be left alone.
@@ -611,6 +407,77 @@ impl Shard {
             CallbackOutcome::Stale => self.counters.stale += 1,
             CallbackOutcome::Lacking => self.counters.without_means += 1,
         }
+    }
+
+    /// Starts what the rules of destinations let start now.
+    #[inline]
+    pub(super) fn turn_flows(&mut self, now: Now, outbox: &mut Outbox) {
+        if self.records.hosts().has_rules() || !self.pops.released.is_empty() {
+            self.start_flows(now, outbox);
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn start_flows(&mut self, now: Now, outbox: &mut Outbox) {
+        let tick = now.mono.tick_floor();
+        for host in std::mem::take(&mut self.pops.released) {
+            self.start_waiting(now, host, outbox);
+        }
+        while let Some(flow) = self.records.hosts_mut().next_flow(tick) {
+            self.start_flow(now, flow, outbox);
+        }
+    }
+
+    /// Ends a timer whose server says that there is nothing any more: as a DELETE does. A dead
+    /// letter on its way is kept here. False: it could not be ended so.
+    pub(super) fn end_by_server(&mut self, now: Now, slot: Slot, outbox: &mut Outbox) -> bool {
+        let record = *self.records.get(slot);
+        let attributes = self.attributes_of(&record);
+        if attributes.letter.is_some_and(|letter| letter.is_on_its_way) {
+            // The URI for dead letters takes none.
+            self.give_up(now, slot, GivenUp::Attempts, outbox);
+            return true;
+        }
+        if attributes.retry.is_none() || attributes.letter.is_some() {
+            return false;
+        }
+        self.report(now, slot, PopEnd::Gone, outbox);
+        let factor = self.records.placement_of(&record).factor;
+        let target = Target { id: record.id, factor: Some(factor), filter: None };
+        let plan = self.plan_known(target, factor, Some(&record));
+        let ended = self.end(now, None, (record.id, Some(slot)), &plan, outbox);
+        self.counters.gone += u64::from(ended.is_ok());
+        ended.is_ok()
+    }
+
+    /// Takes how a callback ended that was under way as a client did something with its timer. If
+    /// the host has taken the pop, the pop is done; if it answered 410, the timer ends, also if the
+    /// pop was made again meanwhile and is done. False: the end of the callback changes nothing.
+    pub(super) fn ends_before_action(
+        &mut self,
+        now: Now,
+        (ticket, outcome): (&Ticket, CallbackOutcome),
+        outbox: &mut Outbox,
+    ) -> bool {
+        let is_gone =
+            outcome == CallbackOutcome::Gone && !is_planted(Bug::GoneBeforeActionUnheeded);
+        let is_heeded = outcome == CallbackOutcome::Delivered || is_gone;
+        let is_it = is_heeded && self.records.contains(ticket.slot) && {
+            let record = self.records.get(ticket.slot);
+            let is_next = record.sequence + 1 == ticket.sequence;
+            record.id == ticket.id
+                && record.is_live()
+                && (is_gone || record.state != State::InFlight)
+                && (is_next || is_gone && record.sequence >= ticket.sequence)
+                && self.records.continues(record, ticket.version)
+        };
+        if is_it && is_gone {
+            return self.end_by_server(now, ticket.slot, outbox);
+        }
+        if is_it {
+            self.pop_over(now, ticket.slot, true, outbox);
+        }
+        is_it
     }
 }
 

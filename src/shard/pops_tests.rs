@@ -7,11 +7,13 @@ use super::super::records::{Placement, SUSPECT_FAILURES};
 use super::*;
 use crate::base::ids::{SiteHash, TimerId};
 use crate::base::limits::CallbackLimits;
+use crate::base::ranked::Replicas;
 use crate::base::time::WallMs;
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::{Membership, View};
 use crate::timer::definition::Definition;
 use crate::timer::version::Version;
+use crate::wire::peer_message::PeerMessage;
 use crate::wire::peer_message::{CopyBody, Standing, TimerCopy};
 
 const ID: TimerId = TimerId(7);

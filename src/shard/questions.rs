@@ -31,7 +31,7 @@ use crate::base::ids::{NodeHash, PeerIndex, PeerSet, Slot, TimerId};
 use crate::base::limits::RANK_DELAY_MS;
 use crate::base::planted::{Bug, is_planted};
 use crate::base::time::{Now, Tick};
-use crate::wire::peer_message::{PeerMessage, PeerResult, Standing};
+use crate::wire::peer_message::{PeerMessage, Standing};
 
 use super::Shard;
 use super::effects::{Outbox, Purpose};
@@ -288,60 +288,6 @@ impl Shard {
             _ => (Purpose::End { id, life }, outbox.encode(&PeerMessage::Fetch(id))),
         };
         able.iter().for_each(|peer| outbox.tell(peer, purpose, bytes.clone()));
-    }
-
-    /// Takes a peer's answer to a question; `None`: the peer will not answer.
-    pub(super) fn question_result(
-        &mut self,
-        now: Now,
-        peer: PeerIndex,
-        (id, life): (TimerId, u8),
-        result: Option<PeerResult<'_>>,
-        outbox: &mut Outbox,
-    ) {
-        let tick = now.mono.tick_floor();
-        let is_current = life == self.questions.life;
-        if is_current && result.is_some() && self.is_site(peer) {
-            self.questions.note_said(peer, tick);
-        }
-        let later = match result {
-            Some(PeerResult::Found(bytes)) => Some(bytes),
-            _ => None,
-        };
-        let Some(question) = self.questions.open.get_mut(&id.0).filter(|_| is_current) else {
-            return;
-        };
-        question.asked = question.asked.without(peer);
-        if question.outdated.contains(peer) {
-            question.outdated = question.outdated.without(peer);
-            return;
-        }
-        match result {
-            Some(PeerResult::Wanted) => {
-                question.waiting = question.waiting.without(peer);
-                question.denied = question.denied.with(peer);
-            }
-            // A peer that refuses does not hold the timer, and may have had no room for it.
-            Some(PeerResult::Held | PeerResult::Otherwise | PeerResult::Refused(_)) => {
-                question.waiting = question.waiting.without(peer);
-                question.is_known = true;
-            }
-            // What it tells is taken, and it is asked about that.
-            Some(PeerResult::Ahead | PeerResult::Found(_)) => question.note_ahead(tick, peer),
-            _ => {}
-        }
-        let is_over = question.waiting.is_empty();
-        if let Some(later) = later {
-            return self.take_later(now, later, outbox);
-        }
-        if result == Some(PeerResult::Ahead)
-            && let Some(slot) = self.find(id)
-        {
-            self.leave_pop_to_others(slot);
-        }
-        if is_over {
-            self.all_have_answered(tick, id);
-        }
     }
 
     pub(super) fn question_answered(&mut self, tick: Tick, id: TimerId) {

@@ -7,6 +7,7 @@ use super::*;
 use crate::base::limits::{CallbackLimits, ClusterLimits};
 use crate::cluster::detector::Liveness;
 use crate::timer::version::StateKey;
+use crate::wire::peer_message::PeerResult;
 
 const ID: TimerId = TimerId(7);
 

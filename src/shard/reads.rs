@@ -1,52 +1,27 @@
-//! Reads. What this node holds answers where it is known to be the latest. Otherwise this node asks
-//! the nodes that may hold the timer, one after the other, the right nodes first.
+//! The latest state of a timer, for whoever reads. What this node holds answers where it is known
+//! to be the latest. Otherwise this node asks the nodes that may hold the timer, one after the
+//! other, the right nodes first.
 //!
 //! A tombstone says that a timer has ended only on a node that is still to hold the timer. On
 //! another node the tombstone may be older than a timer that was written anew.
 
-use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
+use crate::base::ids::{PeerSet, Slot, TimerId};
 use crate::base::planted::{Bug, is_planted};
-use crate::base::slots::SlotKey;
 use crate::base::time::{Now, Tick};
-use crate::journal::Position;
-use crate::timer::definition::Content;
-use crate::timer::version::{StateKey, Version};
-use crate::wire::callback_uri::uri_of;
-use crate::wire::dead_letter::LetterUse;
-use crate::wire::peer_message::{PeerMessage, PeerResult, Standing, TimerCopy, decode_message};
+use crate::wire::peer_message::{PeerMessage, PeerResult};
 
 use super::Shard;
-use super::effects::{
-    Answer, Internal, Letter, Outbox, Purpose, Refusal, Reply, Requester, Target, TimerView,
-};
-use super::parts::ages::{age_of, start_of};
+use super::effects::{Outbox, Purpose, Refusal, Target};
+use super::parts::ages::age_of;
 use super::parts::conditions::Seen;
-use super::parts::reads::{Latest, LetterAsk, READS_MAX, Reader, Waiting};
-use super::records::State;
+use super::parts::reads::{Latest, READS_MAX, Reader, Waiting};
 
 /// A peer that does not answer for this much longer than it takes to be suspected is passed over:
 /// the core that owns the timer there may get no time, while other cores of its node tell that the
 /// node lives.
-const BEYOND_SUSPICION_MS: u64 = 1_000;
+pub(super) const BEYOND_SUSPICION_MS: u64 = 1_000;
 
 impl Shard {
-    /// Answers a client from what is held here; `None`: the answer comes from other nodes.
-    pub(super) fn read(
-        &mut self,
-        now: Now,
-        from: Requester,
-        (target, wanted): (Target, Option<LetterAsk>),
-        outbox: &mut Outbox,
-    ) -> Option<Answer> {
-        self.counters.reads += 1;
-        let reader = match wanted {
-            None => Reader::Client(from),
-            Some(wanted) => Reader::Letter(from, wanted),
-        };
-        let latest = self.look(now, reader, target, outbox)?;
-        self.conclude(now, (from, wanted), latest, outbox)
-    }
-
     /// Finds the latest state of a timer; `None`: other nodes are asked, and the reader is told.
     pub(super) fn look(
         &mut self,
@@ -103,27 +78,6 @@ impl Shard {
         self.ask_next(now, waiting, outbox)
     }
 
-    /// Does what a client wants done with the dead letter that was found, or answers the read.
-    /// `None`: the answer comes when other nodes have the write.
-    fn conclude(
-        &mut self,
-        now: Now,
-        (from, asked): (Requester, Option<LetterAsk>),
-        latest: Latest<'_>,
-        outbox: &mut Outbox,
-    ) -> Option<Answer> {
-        let answer = self.answer_of(now, latest, asked.map(|(wanted, _)| wanted));
-        let Answer::Internal(internal) = &answer else { return Some(answer) };
-        let (Internal::Letter(letter), Some(asked)) = (&**internal, asked) else {
-            return Some(answer);
-        };
-        let done = self.use_letter(now, from, (letter, asked), outbox);
-        done.unwrap_or_else(|refusal| {
-            self.counters.refused += 1;
-            Some(Answer::Refused(refusal))
-        })
-    }
-
     /// Whether what is held here answers reads. A node that has just started may not have been told
     /// yet what other nodes keep for it.
     pub(super) fn is_trusted(&self, tick: Tick, slot: Slot) -> bool {
@@ -143,35 +97,7 @@ impl Shard {
             && (held.is_live() || is_planted || !self.is_misplaced(held))
     }
 
-    fn answer_of(&self, now: Now, latest: Latest<'_>, wanted: Option<LetterUse>) -> Answer {
-        match latest {
-            Latest::Held(slot) => self.answer_of_held(now, slot, wanted),
-            Latest::Told(copy) => self.found(now, copy, wanted),
-            Latest::Ended(_) | Latest::Nothing => Answer::NotFound,
-            Latest::Unsure(refusal) => Answer::Refused(refusal),
-        }
-    }
-
-    fn answer_of_held(&self, now: Now, slot: Slot, wanted: Option<LetterUse>) -> Answer {
-        let held = self.records.get(slot);
-        // A timer whose last pop was given up is over.
-        if wanted.is_some() != (held.state == State::Parked) {
-            return Answer::NotFound;
-        }
-        if wanted.is_some_and(|wanted| wanted != LetterUse::Show) {
-            let of = (held.id, held.version, self.records.placement_of(held).factor);
-            let authority = self.records.authority_of(held);
-            let mut room = Vec::new();
-            let content = self.records.whole_content_of(held, &mut room);
-            return found_letter(Self::letter_of(of, authority, content));
-        }
-        match held.is_live() {
-            true => Answer::Found(Box::new(self.view_of(held, now))),
-            false => Answer::NotFound,
-        }
-    }
-
-    fn ask_next<'a>(
+    pub(super) fn ask_next<'a>(
         &mut self,
         now: Now,
         mut waiting: Waiting,
@@ -210,7 +136,7 @@ impl Shard {
     /// Whether a write with a condition waits until the nodes that are left to be asked are back
     /// or dead: what only a dead node knows does not hold it up. A client that was told to retry
     /// would ask again until then. A node may be suspected, back and suspected for long.
-    fn awaits_verdict(&self, tick: Tick, waiting: &Waiting) -> bool {
+    pub(super) fn awaits_verdict(&self, tick: Tick, waiting: &Waiting) -> bool {
         let suspects = waiting.left.minus(self.peers.alive()).minus(self.peers.dead());
         let is_key_known = || {
             let ended = waiting.ended.as_deref();
@@ -228,7 +154,7 @@ impl Shard {
     }
 
     /// Whether a read has waited for longer than it takes to declare a node dead.
-    fn is_beyond_verdict(&self, tick: Tick, waiting: &Waiting) -> bool {
+    pub(super) fn is_beyond_verdict(&self, tick: Tick, waiting: &Waiting) -> bool {
         tick - waiting.since >= self.config.cluster.dead_after_ms + BEYOND_SUSPICION_MS
             && !is_planted(Bug::VerdictAwaitedForEver)
     }
@@ -255,172 +181,6 @@ impl Shard {
             },
             _ => waiting.ended.map_or(Latest::Nothing, Latest::Ended),
         }
-    }
-
-    pub(super) fn read_result(
-        &mut self,
-        now: Now,
-        peer: PeerIndex,
-        key: SlotKey,
-        result: Option<PeerResult<'_>>,
-        outbox: &mut Outbox,
-    ) {
-        if self.reads.get(key).is_none_or(|waiting| waiting.asked != peer) {
-            return;
-        }
-        let Some(mut waiting) = self.reads.remove(key) else { return };
-        let from = waiting.from;
-        if let Reader::Ranks(from, asked) = from {
-            return self.rank_answered(now, (from, asked), (waiting, result), outbox);
-        }
-        let found = match result {
-            Some(PeerResult::Found(mut bytes)) => Some(decode_message(&mut bytes)),
-            _ => None,
-        };
-        let latest = match (&found, result) {
-            (Some(Ok(PeerMessage::Copy(copy))), _) => {
-                self.fetched_by(now, waiting, peer, copy, outbox)
-            }
-            (Some(_), _) => Some(Latest::Nothing),
-            (None, Some(PeerResult::NotFound)) => self.ask_next(now, waiting, outbox),
-            (None, _) if self.peers.alive().contains(peer) => {
-                waiting.is_unsure = true;
-                self.ask_next(now, waiting, outbox)
-            }
-            (None, _) => {
-                waiting.left = waiting.left.with(peer);
-                self.ask_next(now, waiting, outbox)
-            }
-        };
-        self.found_out(now, from, latest, outbox);
-    }
-
-    /// Tells the reader what was found; `None`: another node is asked.
-    fn found_out(
-        &mut self,
-        now: Now,
-        from: Reader,
-        latest: Option<Latest<'_>>,
-        outbox: &mut Outbox,
-    ) {
-        let Some(latest) = latest else { return };
-        let (from, wanted) = match from {
-            Reader::Client(from) => (from, None),
-            Reader::Letter(from, wanted) => (from, Some(wanted)),
-            Reader::Condition(key) => return self.condition_read(now, key, latest, outbox),
-            Reader::Site(from, asked) | Reader::Ranks(from, asked) => {
-                let answer = self.compared(now, (from, asked), latest, outbox);
-                return answer.into_iter().for_each(|answer| outbox.reply(from, answer));
-            }
-        };
-        if let Some(answer) = self.conclude(now, (from, wanted), latest, outbox) {
-            // What is read need not be on the disk. What is promised must be.
-            let is_promise = matches!(answer, Answer::Done { .. } | Answer::Identified(_));
-            let after = if is_promise { self.position() } else { Position::default() };
-            outbox.replies.push(Reply { to: from, answer, after });
-        }
-    }
-
-    /// Reads whose peer is not believed alive any more, or has not answered for long, ask the next
-    /// peer.
-    pub(super) fn settle_reads(&mut self, now: Now, outbox: &mut Outbox) {
-        let patience_ms = self.config.cluster.suspect_after_ms + BEYOND_SUSPICION_MS;
-        let tick = now.mono.tick_floor();
-        for index in 0..self.reads.places() {
-            let Some(key) = self.reads.key_at(index) else { continue };
-            let Some(waiting) = self.reads.get(key) else { continue };
-            let (asked, asked_at) = (waiting.asked, waiting.asked_at);
-            let is_late = tick - asked_at >= patience_ms;
-            if asked == self.peers.own() {
-                self.settle_suspected(now, key, outbox);
-            } else if is_late || !self.peers.alive().contains(asked) {
-                self.read_result(now, asked, key, None, outbox);
-            }
-        }
-    }
-
-    /// Goes on with a read that waits for what becomes of nodes, once they are back or dead.
-    fn settle_suspected(&mut self, now: Now, key: SlotKey, outbox: &mut Outbox) {
-        let tick = now.mono.tick_floor();
-        if self.reads.get(key).is_some_and(|waiting| self.awaits_verdict(tick, waiting)) {
-            return;
-        }
-        let Some(mut waiting) = self.reads.remove(key) else { return };
-        let is_late = self.is_beyond_verdict(tick, &waiting);
-        let from = waiting.from;
-        waiting.left = waiting.left.minus(self.peers.dead());
-        waiting.is_unsure = is_late;
-        let latest = self.ask_next(now, waiting, outbox);
-        self.found_out(now, from, latest, outbox);
-    }
-
-    /// Takes a copy that a peer sent for a read. The copy answers the read, with two exceptions:
-    ///
-    /// - This node knows a newer state.
-    /// - The copy may have missed a write, and other peers are still to be asked.
-    fn fetched_by<'a>(
-        &mut self,
-        now: Now,
-        mut waiting: Waiting,
-        peer: PeerIndex,
-        copy: &'a TimerCopy<'a>,
-        outbox: &mut Outbox,
-    ) -> Option<Latest<'a>> {
-        let Standing { id, version, sequence, .. } = copy.standing;
-        let key = StateKey { version: Version(version), sequence };
-        if let Some(slot) = self.find(id).filter(|slot| self.records.get(*slot).key() > key) {
-            return Some(Latest::Held(slot));
-        }
-        let newest = waiting.doubtful.map(|(newest, _)| newest);
-        let is_doubtful = copy.is_write || newest.is_some_and(|newest| newest > key);
-        // Another site takes whatever is later than what it holds, and asks again.
-        let is_news = match waiting.from {
-            Reader::Site(_, asked) => key > StateKey::of(asked.version, asked.sequence),
-            _ => false,
-        };
-        if waiting.takes_doubtful || !is_doubtful || is_news {
-            return Some(Latest::Told(copy));
-        }
-        if newest.is_none_or(|newest| newest < key) {
-            let is_end = copy.body.is_none() && matches!(waiting.from, Reader::Condition(_));
-            waiting.ended = is_end.then(|| Box::new(Seen::told(now, copy)));
-            waiting.doubtful = Some((key, copy.body.is_some().then_some(peer)));
-        }
-        self.ask_next(now, waiting, outbox)
-    }
-
-    /// The answer of a copy that another node sent for a read. The sender has turned the start into
-    /// an age.
-    fn found(&self, now: Now, copy: &TimerCopy<'_>, wanted: Option<LetterUse>) -> Answer {
-        let Some(body) = copy.body else { return Answer::NotFound };
-        let (tick, content) = (now.mono.tick_floor(), Content::decode(body.content));
-        match wanted {
-            wanted if wanted.is_some() != content.is_parked() => return Answer::NotFound,
-            None | Some(LetterUse::Show) => {}
-            Some(LetterUse::Replay | LetterUse::Delete) => {
-                let of = (copy.standing.id, Version(copy.standing.version), copy.factor);
-                return found_letter(Self::letter_of(of, body.authority, body.content));
-            }
-        }
-        Answer::Found(Box::new(TimerView {
-            id: copy.standing.id,
-            factor: copy.factor,
-            filter: self.peers.view.filter_of(&copy.replicas),
-            interval_ms: copy.interval_ms,
-            repeat_for_ms: copy.repeat_for_ms,
-            age_ms: tick + content.spread_ms(copy.standing.id) - start_of(tick, copy),
-            sequence: copy.standing.sequence,
-            version: Version(copy.standing.version),
-            uri: uri_of(body.authority, content.target),
-            opaque: content.opaque.into(),
-            attributes: content.encoded_attributes().into(),
-            tags: content
-                .tags()
-                .as_slice()
-                .iter()
-                .map(|tag| (tag.kind.to_owned(), tag.count))
-                .collect(),
-        }))
     }
 
     /// The answer to a peer's fetch: the state held here. `Err`: this node has no state, or may
@@ -454,10 +214,12 @@ impl Shard {
         PeerMessage::Copy(copy).encode(&mut bytes);
         Ok(bytes)
     }
-}
 
-fn found_letter(letter: Option<Letter>) -> Answer {
-    letter.map_or(Answer::NotFound, |letter| Answer::Internal(Box::new(Internal::Letter(letter))))
+    pub(super) fn seen_here(&self, id: TimerId) -> Option<Seen> {
+        let held = self.records.get(self.find(id)?);
+        let content = held.is_live().then(|| self.records.content_of(held));
+        Some(Seen::held(held, self.records.placement_of(held), content))
+    }
 }
 
 #[cfg(test)]

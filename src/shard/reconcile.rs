@@ -36,38 +36,6 @@ const FINISH_GUARD_MS: u64 = 1_000;
 /// The next pop moves the timer.
 const HTTP_GUARD_MS: u64 = 3_000;
 impl Shard {
-    /// Files a timer to be looked at soon, if it is misplaced, or will be when a suspect is back.
-    pub(super) fn look_later_if_misplaced(&mut self, tick: Tick, slot: Slot) {
-        if self.peers.is_alone() {
-            return;
-        }
-        let record = *self.records.get(slot);
-        if self.is_misplaced(&record) || self.is_a_suspects(&record) {
-            self.reconcile.look_again(tick, record.id);
-        }
-    }
-
-    /// Whether a timer belongs to a node that is suspected here: another node has taken that node
-    /// for dead, and has given the timer to others. No walk begins when a suspect is back.
-    fn is_a_suspects(&self, record: &Record) -> bool {
-        let able = self.peers.not_dead();
-        if able.minus(self.peers.alive()).without(self.peers.own()).is_empty() {
-            return false;
-        }
-        let list = self.records.placement_of(record).replicas;
-        record.is_live()
-            && self.right_list_among(record, able, PeerSet::EMPTY) != list
-            && !is_planted(Bug::StandInOfSuspectStays)
-    }
-
-    /// Whether a timer is not where it belongs.
-    pub(super) fn is_misplaced(&self, record: &Record) -> bool {
-        let placement = self.records.placement_of(record);
-        // A timer with stand-ins for nodes without room is not where it belongs, either.
-        let is_elsewhere = self.right_list_without(record, PeerSet::EMPTY) != placement.replicas;
-        is_elsewhere || record.is_live() && placement.own.is_none()
-    }
-
     /// Does the portion of a tick.
     pub(super) fn reconcile(&mut self, now: Now, outbox: &mut Outbox) {
         let tick = now.mono.tick_floor();
@@ -288,59 +256,6 @@ impl Shard {
         to.iter().for_each(|peer| self.offer(peer, record.id, bytes.clone(), outbox));
     }
 
-    /// The list of a timer that is held already: the first of these that fits. A list fits if every
-    /// node that would have to get the timer is alive and has room.
-    ///
-    /// - The list that the configuration means, while none of its nodes is dead.
-    /// - The list of live nodes, where all nodes look for the timer. It changes when a node returns
-    ///   that stands in before the present holders.
-    /// - The list that the configuration means, with its dead nodes.
-    /// - The present list.
-    pub(super) fn right_list(&self, record: &Record) -> Replicas {
-        self.right_list_without(record, self.full())
-    }
-
-    /// The list of a timer after a pop that is made now. A node that has had no room lately is not
-    /// left in charge of the timer before it has a copy.
-    pub(super) fn list_after_pop(&self, record: &Record) -> Replicas {
-        let is_ready = self.reconcile.ready.contains(&record.id.0);
-        let full = if is_ready { PeerSet::EMPTY } else { self.peers.lately_full(self.turns.at) };
-        // Nor is this node, while its disk takes nothing.
-        let own = self.full().intersection(PeerSet::EMPTY.with(self.peers.own()));
-        self.right_list_without(record, full.union(own))
-    }
-
-    fn right_list_without(&self, record: &Record, full: PeerSet) -> Replicas {
-        self.right_list_among(record, self.peers.alive(), full)
-    }
-
-    /// The same, where nodes of `able` that are not `full` can get the timer.
-    fn right_list_among(&self, record: &Record, able: PeerSet, full: PeerSet) -> Replicas {
-        let list = self.records.placement_of(record).replicas;
-        let configured = self.configured(record);
-        // The last holder, which was handing the timer over, has it back when the others are dead.
-        let is_gone = record.is_live()
-            && self.ranks_of(&list, self.peers.dead()) == list.all_ranks()
-            && !is_planted(Bug::LastHolderStaysBehindTheDead);
-        if configured == list && !is_gone || configured.is_empty() {
-            return list;
-        }
-        let view = &self.peers.view;
-        let fits = |wanted: &Replicas| {
-            let new = view.peers_of(wanted).minus(view.peers_of(&list));
-            new.minus(able.minus(full)).is_empty()
-        };
-        let factor = self.records.placement_of(record).factor;
-        let live = view.place(record.id, factor, self.peers.not_dead());
-        let roomy = view.place(record.id, factor, self.peers.not_dead().minus(full));
-        let live = if roomy.len() == live.len() { roomy } else { live };
-        let is_whole = self.ranks_of(&configured, self.peers.dead()) == 0;
-        if fits(&configured) && (is_whole || live.is_empty() || !fits(&live)) {
-            return configured;
-        }
-        if !live.is_empty() && fits(&live) { live } else { list }
-    }
-
     /// Begins to move a timer to `list`.
     fn begin_move(&mut self, tick: Tick, slot: Slot, list: Replicas, outbox: &mut Outbox) {
         let record = *self.records.get(slot);
@@ -421,15 +336,6 @@ impl Shard {
         let mut leaving = ranks.filter(|(node, _)| list.rank_of(**node).is_none());
         let do_leavers_act = leaving.any(|(_, rank)| acting >> rank & 1 == 1);
         if do_leavers_act { 0 } else { self.carried_actives(former, list) }
-    }
-
-    /// The ranks of `list` whose nodes act in the former placement.
-    pub(super) fn carried_actives(&self, former: &Placement, list: &Replicas) -> u16 {
-        let acting = former.actives | former.confirmed;
-        list.as_slice().iter().enumerate().fold(0, |actives, (rank, &node)| {
-            let acts = former.replicas.rank_of(node).is_some_and(|held| acting >> held & 1 == 1);
-            actives | u16::from(acts) << rank
-        })
     }
 
     fn send_moved(&mut self, slot: Slot, peer: PeerIndex, moving: &Move, outbox: &mut Outbox) {
@@ -620,14 +526,6 @@ impl Shard {
         let concerned = view.peers_of(former).union(view.peers_of(list)).without(self.peers.own());
         let frames = concerned.intersection(self.peers.alive()).minus(self.peers.http());
         frames.intersection(self.peers.other_view).is_empty()
-    }
-
-    /// The ranks of the nodes of `list` that are in `set`.
-    pub(super) fn ranks_of(&self, list: &Replicas, set: PeerSet) -> u16 {
-        list.as_slice().iter().enumerate().fold(0, |ranks, (rank, &node)| {
-            let peer = self.peers.view.peer_of(node);
-            ranks | u16::from(peer.is_some_and(|peer| set.contains(peer))) << rank
-        })
     }
 }
 

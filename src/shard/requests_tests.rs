@@ -4,6 +4,7 @@ use super::*;
 use crate::cluster::detector::Liveness;
 use crate::shard::effects::{CallbackOutcome, Event};
 use crate::shard::harness_tests::{Cluster, content, definition, target};
+use crate::shard::records::Placement;
 
 const ID: TimerId = TimerId(7);
 

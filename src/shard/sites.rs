@@ -24,13 +24,12 @@
 use std::cmp::Ordering;
 
 use crate::base::ids::{PeerIndex, PeerSet, SiteHash, Slot};
-use crate::base::planted::{Bug, is_planted};
-use crate::base::ranked::{Replicas, Sites};
+use crate::base::ranked::Replicas;
 use crate::base::time::{Now, Tick};
 use crate::timer::definition::Content;
 use crate::timer::schedule::Schedule;
 use crate::timer::version::StateKey;
-use crate::wire::peer_message::{PeerMessage, PeerResult, TimerCopy, decode_message};
+use crate::wire::peer_message::{PeerMessage, PeerResult, TimerCopy};
 use crate::wire::site_question::{SiteAnswer, SiteQuestion};
 
 use super::Shard;
@@ -42,38 +41,8 @@ use super::records::{Placement, Record, State};
 /// A site whose turn to pop comes within this time makes the pop: a site that was told to go on
 /// would not be done before.
 const TURN_NEAR_MS: u64 = 500;
-/// A core waits for a site that is believed alive and answers no question: so much longer than it
-/// takes to declare a peer dead.
-const BEYOND_DEATH_MS: u64 = 5_000;
 
 impl Shard {
-    /// The other sites of a timer that may know it better after an absence of this core. After a
-    /// short one they know no better: what they told waits in the links.
-    pub(super) fn sites_to_ask(&self, record: &Record) -> PeerSet {
-        match !self.questions.asks_sites || is_planted(Bug::ReturningSiteAsksNoSite) {
-            true => PeerSet::EMPTY,
-            false => self.peers.sites_of(&self.records.placement_of(record).sites),
-        }
-    }
-
-    /// The sites of a timer that is held already: those that are configured. Where timers are not
-    /// replicated to other sites any more, those that it has.
-    pub(super) fn present_sites(&self, held: &Sites) -> Sites {
-        let sites = self.peers.view.next_sites(held);
-        if sites.is_empty() { *held } else { sites }
-    }
-
-    /// Gives a timer the sites that are configured, if these have changed. A site that was added is
-    /// to hold it, too.
-    pub(super) fn follow_sites(&mut self, slot: Slot) {
-        let held = *self.records.placement_of(self.records.get(slot));
-        let sites = self.present_sites(&held.sites);
-        let sites_ahead = self.peers.view.sites_ahead(&sites);
-        if (sites, sites_ahead) != (held.sites, held.sites_ahead) {
-            self.place(slot, &Placement { sites, sites_ahead, ..held });
-        }
-    }
-
     /// Takes how far the wall clock of another site is ahead of this node's, the one that is
     /// farthest.
     pub(crate) fn follow_site_clocks(&mut self, ahead_ms: u64) {
@@ -96,30 +65,6 @@ impl Shard {
     pub(crate) fn records_held(&self) -> u64 {
         let counts = self.records.counts();
         counts.timers + counts.tombstones
-    }
-
-    /// Sites that are believed alive and have answered no question for long.
-    pub(super) fn mute_sites(&self, tick: Tick) -> PeerSet {
-        let patience_ms = self.config.cluster.dead_after_ms + BEYOND_DEATH_MS;
-        let is_mute = |site: &PeerIndex| tick - self.questions.said_at(*site) >= patience_ms;
-        let mute = self.peers.view.connected_sites().iter().filter(is_mute);
-        mute.fold(PeerSet::EMPTY, PeerSet::with)
-    }
-
-    /// The sites that make a pop before this one does, where the turn of this one has come. Those
-    /// that are dead do not.
-    pub(super) fn sites_before(&self, tick: Tick, record: &Record) -> PeerSet {
-        let placement = self.records.placement_of(record);
-        if placement.sites_ahead == 0
-            || tick < self.records.due(record) + placement.delay_of_sites_ms()
-            || is_planted(Bug::SiteTakesOverUnasked)
-        {
-            return PeerSet::EMPTY;
-        }
-        let own = self.local_site();
-        let before = placement.sites.as_slice().iter().take_while(|site| **site != own);
-        let peers = before.filter_map(|site| self.peers.view.peer_of_site(*site));
-        peers.fold(PeerSet::EMPTY, PeerSet::with).minus(self.peers.dead())
     }
 
     /// Answers another site's question about a timer; `None`: the answer comes from other nodes.
@@ -353,26 +298,6 @@ impl Shard {
     fn reaches(&self, site: SiteHash) -> bool {
         let peer = self.peers.view.peer_of_site(site);
         peer.is_none_or(|peer| self.peers.alive().contains(peer))
-    }
-
-    fn local_site(&self) -> SiteHash {
-        self.peers.view.local_site()
-    }
-
-    /// Whether a peer is another site.
-    pub(super) fn is_site(&self, peer: PeerIndex) -> bool {
-        self.peers.view.connected_sites().contains(peer)
-    }
-
-    /// Takes a later state that another site told in answer to a question.
-    pub(super) fn take_later(&mut self, now: Now, mut bytes: &[u8], outbox: &mut Outbox) {
-        let Ok(PeerMessage::Copy(copy)) = decode_message(&mut bytes) else { return };
-        let mut copy = TimerCopy { is_write: false, ..copy };
-        copy.start_ms = start_of(now.mono.tick_ceil(), &copy).0;
-        // The nodes of the other site mean nothing here.
-        (copy.replicas, copy.standing.actives) = Default::default();
-        copy.standing.list_digest = copy.replicas.digest();
-        let _ = self.merge(now, &copy, outbox);
     }
 }
 

@@ -7,6 +7,7 @@ use super::super::effects::{Event, Request};
 use super::super::harness_tests::{FROM, START_MS, config, content, definition};
 use super::*;
 use crate::base::ids::TimerId;
+use crate::base::ranked::Sites;
 use crate::base::time::{MonoNs, TICK_NS, WallMs};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::{Membership, View};
@@ -15,6 +16,7 @@ use crate::timer::definition::{encode_with_attributes, spread_ms};
 use crate::timer::version::Version;
 use crate::wire::attributes::Attributes;
 use crate::wire::peer_message::CopyBody;
+use crate::wire::peer_message::decode_message;
 
 /// The first node of the first of two sites, which have two nodes each, and a timer of both nodes
 /// that is due after 10 s.

@@ -13,15 +13,14 @@
 
 // Reads the wall clock: order 2.
 
-use crate::base::ids::{PeerSet, TimerId};
-use crate::base::planted::{Bug, is_planted};
+use crate::base::ids::TimerId;
 use crate::base::time::{Now, WallMs};
 use crate::journal::Position;
-use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult, Standing, TimerCopy};
+use crate::wire::peer_message::{PeerMessage, PeerRefusal, PeerResult};
 
 use super::Shard;
 use super::effects::{Outbox, Purpose, Refusal};
-use super::parts::peers::{FULL_MS, Teller};
+use super::parts::peers::FULL_MS;
 use super::records::Record;
 
 /// Pause before peers are told again that this core has no room. It is short enough that no peer
@@ -35,21 +34,6 @@ impl Shard {
     /// not on the disk yet will be there before somebody makes room.
     pub fn refuse_writes(&mut self, refusal: Option<Refusal>, is_stuck: bool) {
         (self.write_refusal, self.is_stuck) = (refusal, is_stuck);
-    }
-
-    /// Members that have no room for one more timer, this node included.
-    pub(super) fn full(&self) -> PeerSet {
-        let full = self.peers.full(self.turns.at);
-        if self.write_refusal.is_some() { full.with(self.peers.own()) } else { full }
-    }
-
-    /// This node, if its disk takes nothing and as many others can hold a timer without it.
-    pub(super) fn own_if_replaced(&self, id: TimerId, factor: u8) -> PeerSet {
-        let (view, members) = (&self.peers.view, self.peers.not_dead());
-        let count = |members| view.place(id, factor, members).len();
-        let is_replaced =
-            self.write_refusal.is_some() && count(members.minus(self.full())) == count(members);
-        if is_replaced { PeerSet::EMPTY.with(self.peers.own()) } else { PeerSet::EMPTY }
     }
 
     /// Whether there is room for a copy. What is not held, or has ended, is one record more.
@@ -84,42 +68,6 @@ impl Shard {
             others.iter().for_each(|peer| outbox.tell(peer, Purpose::Hint, bytes.clone()));
         }
         PeerResult::Refused(PeerRefusal::Full)
-    }
-
-    /// Takes a client's write that the disk cannot take: in memory, if it is about a timer that is
-    /// held. Says in any case that this node has no copy, unless the write is lost against what is
-    /// held.
-    pub(super) fn obey_unwritten(
-        &mut self,
-        now: Now,
-        teller: Teller,
-        copy: &TimerCopy<'_>,
-        outbox: &mut Outbox,
-    ) -> PeerResult<'static> {
-        let id = copy.standing.id;
-        let is_held = self.find(id).is_some_and(|slot| self.records.get(slot).is_live());
-        if is_held && !is_planted(Bug::FullDiskDisobeys) {
-            let copy = self.with_stand_ins(copy);
-            let result = self.merge_state(now, teller, &copy, outbox);
-            if !matches!(result, PeerResult::Held | PeerResult::Otherwise) {
-                return result;
-            }
-        }
-        self.refuse_for_room(now, id, outbox)
-    }
-
-    /// A write with those on its list that will hold it: the node that made it will find the same
-    /// ones. Where no others can stand in, this node stays on the list, without a copy on its disk.
-    fn with_stand_ins<'a>(&self, copy: &TimerCopy<'a>) -> TimerCopy<'a> {
-        let is_meant = copy.body.is_some() && copy.replicas.contains(self.peers.own_hash());
-        let others = self.peers.not_dead().minus(self.full());
-        let list = self.peers.view.place(copy.standing.id, copy.factor, others);
-        if !is_meant || list.len() < copy.replicas.len() {
-            return *copy;
-        }
-        let (actives, list_digest) = (list.all_ranks(), list.digest());
-        let standing = Standing { actives, list_digest, ..copy.standing };
-        TimerCopy { replicas: list, standing, ..*copy }
     }
 
     /// What this node may say of a state that it holds now. While its disk takes nothing, it has no

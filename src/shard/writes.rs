@@ -8,22 +8,24 @@
 
 // May panic: expectations 4.
 // Why it does not: found 4.
-// Reads the wall clock: order 2.
+// Reads the wall clock: order 4.
 
-use crate::base::ids::{PeerIndex, PeerSet};
-use crate::base::limits::Acknowledge;
+use crate::base::ids::{PeerIndex, PeerSet, Slot, TimerId};
+use crate::base::limits::{Acknowledge, CLOCK_LEAD_MS_MAX, TOMBSTONE_MS_MIN};
 use crate::base::planted::{Bug, is_planted};
 use crate::base::slots::SlotKey;
-use crate::base::time::{Now, Tick};
+use crate::base::time::{Now, Tick, WallMs};
 use crate::cluster::view::View;
+use crate::timer::identity::Minter;
+use crate::timer::naming::may_be_of_key;
 use crate::timer::version::{StateKey, Version};
 use crate::wire::peer_message::{CopyBody, PeerMessage, PeerRefusal, PeerResult, TimerCopy};
 
 use super::Shard;
-use super::effects::{Answer, Outbox, Purpose, Refusal, Reply, Target};
+use super::effects::{Answer, Identified, Outbox, Purpose, Refusal, Reply, Requester, Target};
 use super::parts::peers::FULL_MS;
 use super::parts::writes::{Body, NewWrite, Plan, Waiting, bare_copy};
-use super::records::{Outline, Placement, Record};
+use super::records::{Outline, Placement, Record, State};
 
 /// How often a write is made before the client is told to retry.
 const TRIES_MAX: u8 = 4;
@@ -551,6 +553,109 @@ impl Shard {
             outbox.replies.push(Reply { to, answer, after: self.position() });
         }
         self.writes.recycle(body);
+    }
+
+    /// Ends a timer; `from` is who asked for it, if a client did. The end starts now, as that of an
+    /// original node does. An original that holds the timer refuses an end that is older than the
+    /// timer. What the original tells of the timer later is older than this end.
+    pub(super) fn end(
+        &mut self,
+        now: Now,
+        from: Option<Requester>,
+        (id, slot): (TimerId, Option<Slot>),
+        plan: &Plan,
+        outbox: &mut Outbox,
+    ) -> Result<Option<Answer>, Refusal> {
+        let held = slot.map(|slot| *self.records.get(slot));
+        let before = self.version_before(now, id, held.as_ref());
+        // What the shard ends itself must not end what a client has written meanwhile, of which
+        // this node may not have heard.
+        let version = match (from, &held) {
+            (None, Some(held)) => self.clock.just_above(held.version),
+            _ => self.clock.assign(now.wall, before),
+        };
+        let tick = now.mono.tick_floor();
+        let numbers = held.as_ref().map(|held| self.records.numbers_of_end(tick, held));
+        let (interval_ms, repeat_for_ms) = numbers.unwrap_or((TOMBSTONE_MS_MIN, 0));
+        let new = NewWrite {
+            from,
+            asked_at: tick,
+            id,
+            slot,
+            key: StateKey { version, sequence: held.map_or(0, |held| held.sequence) },
+            start: tick,
+            interval_ms,
+            repeat_for_ms,
+            body: None,
+            tries: 1,
+            refused: PeerSet::EMPTY,
+            is_decided: false,
+            gives_way: from.is_none(),
+            is_action: false,
+        };
+        if held.is_none() && plan.placement.own.is_some() && self.records.room(0).is_err() {
+            // Other nodes stand in for this node.
+            let (factor, own) = (plan.placement.factor, PeerSet::EMPTY.with(self.peers.own()));
+            let target = Target { id, factor: Some(factor), filter: None };
+            let others = self.plan_known_without(target, factor, None, own);
+            if others.placement.own.is_none() {
+                let extras = others.extras.union(plan.extras);
+                return self.write(now, &new, &Plan { extras, ..others }, outbox);
+            }
+        }
+        self.write(now, &new, plan, outbox)
+    }
+
+    /// The version that an update or a delete must lie above: that of the state held. A timer that
+    /// is not held may be on its way from another site whose clock is ahead of this one's. Its
+    /// client has the id, so the create is no later than the id. An id is at most
+    /// 2 x [`CLOCK_LEAD_MS_MAX`] ahead of the clock that made it; one further ahead tells nothing.
+    pub(super) fn version_before(
+        &self,
+        now: Now,
+        id: TimerId,
+        held: Option<&Record>,
+    ) -> Option<Version> {
+        if held.is_some() || self.peers.view.sites().is_empty() {
+            return held.map(|held| held.version);
+        }
+        let minted = Minter::minted_at(id);
+        let is_believed = minted.0 <= now.wall.0 + 2 * CLOCK_LEAD_MS_MAX;
+        is_believed.then(|| Version::of_start(WallMs(minted.0 + 1)))
+    }
+
+    pub(super) fn done(&self, id: TimerId, placement: &Placement) -> Answer {
+        let filter = self.peers.view.filter_of(&placement.replicas);
+        Answer::Done { id, factor: placement.factor, filter }
+    }
+
+    /// The answer to a write of these numbers. `is_identified`: a name or a key made the id.
+    pub(super) fn done_by(&self, outline: &Outline, is_identified: bool) -> Answer {
+        let Outline { id, key, placement, .. } = outline;
+        if !is_identified {
+            return self.done(*id, placement);
+        }
+        let filter = match may_be_of_key(*id) {
+            true => 0,
+            false => self.peers.view.filter_of(&placement.replicas),
+        };
+        let (factor, version) = (placement.factor, key.version);
+        Answer::Identified(Box::new(Identified { id: *id, factor, filter, version }))
+    }
+
+    /// Notes that a callback is under way as a client does something with its timer. If the timer
+    /// moves to other nodes, this node keeps it until the callback has ended: who has forgotten the
+    /// timer does not know what the end means.
+    pub(super) fn note_callback(&mut self, tick: Tick, former: Option<&Record>, slot: Slot) {
+        let Some(former) = former.filter(|former| former.state == State::InFlight) else { return };
+        let record = *self.records.get(slot);
+        if self.records.continues(&record, former.version)
+            && !is_planted(Bug::CallbackOfFormerHolderLost)
+        {
+            let own_ms = self.attributes_of(&record).timeout_ms;
+            let until = tick + own_ms.unwrap_or(self.config.callbacks.timeout_ms);
+            self.reconcile.note_called(record.id, until);
+        }
     }
 }
 

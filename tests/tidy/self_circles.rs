@@ -7,13 +7,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Source, expect_none, sources};
+use super::{Source, expect_none, read, sources};
 
 /// Most files of one circle, wherever it is not named below.
 const CIRCLE_MAX: usize = 5;
 
-/// Larger circles that are known: the type with its room, and how many files stand in the circle.
-const KNOWN: [(&str, usize); 1] = [("shard::Shard", 24)];
+/// Other bounds: the type with its room, and how many files may stand in its circle.
+const KNOWN: [(&str, usize); 1] = [("shard::Shard", 0)];
 
 /// What the files of a type call of each other.
 type Arrows<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
@@ -146,6 +146,54 @@ fn findings(sources: &[Source], known: &[(&str, usize)]) -> Vec<String> {
         }
     }
     findings
+}
+
+/// The floors that a page names, from the bottom to the top: `1. **Name**: `file`, `file`.`
+fn floors(page: &str) -> BTreeMap<String, usize> {
+    let mut floors = BTreeMap::new();
+    let mut floor = 0;
+    for line in page.lines().filter_map(|line| line.strip_prefix("//!   ")) {
+        let begins =
+            line.split_once(". **").is_some_and(|(number, _)| number.parse::<u8>().is_ok());
+        floor += usize::from(begins);
+        let files = line.split('`').skip(1).step_by(2).filter(|_| floor > 0);
+        floors.extend(files.map(|file| (format!("{file}.rs"), floor)));
+    }
+    floors
+}
+
+/// Calls from a floor to a higher one, and files without a floor.
+fn calls_upwards(parts: &BTreeMap<&str, Part>, floors: &BTreeMap<String, usize>) -> Vec<String> {
+    let floor = |path: &str| floors.get(path.rsplit('/').next().unwrap_or(path));
+    let homeless = parts.keys().filter(|file| floor(file).is_none());
+    let homeless = homeless.map(|file| format!("{file}: is named on no floor of src/shard/mod.rs"));
+    let arrows = arrows(parts);
+    let all = arrows.iter().flat_map(|(file, called)| called.iter().map(move |to| (*file, *to)));
+    let upwards = all.filter(|(file, to)| floor(file) < floor(to));
+    let upwards = upwards.map(|(file, to)| format!("{file}: calls {to}, which stands above it"));
+    homeless.chain(upwards).collect()
+}
+
+#[test]
+fn the_rules_of_the_shard_call_down_the_floors() {
+    let sources = sources(&["src"]);
+    let floors = floors(&read("src/shard/mod.rs"));
+    assert!(floors.values().max() > Some(&4), "the floors are found: {floors:?}");
+    expect_none(&calls_upwards(&parts(&sources)["shard::Shard"], &floors));
+}
+
+#[test]
+fn a_call_up_the_floors_is_found() {
+    let page = "//!   1. **Low**: `a`,\n//!      `b`.\n//!   2. **High**: `c`.\n";
+    let call = |file: &str, own: &str, called: &str| {
+        let code = format!("impl S {{\n    fn {own}() {{ Self::{called}(); }}\n}}\n");
+        Source::new(&format!("src/shard/{file}.rs"), &code)
+    };
+    let found =
+        |sources: &[Source]| calls_upwards(&parts(sources)["shard::S"], &floors(page)).len();
+    assert_eq!(found(&[call("c", "x", "y"), call("b", "y", "z"), call("a", "z", "none")]), 0);
+    assert_eq!(found(&[call("a", "x", "y"), call("c", "y", "none")]), 1, "up");
+    assert_eq!(found(&[call("d", "x", "none")]), 1, "no floor");
 }
 
 #[test]
