@@ -97,7 +97,7 @@ impl Letter<'_> {
         let pops: Vec<_> = self.callbacks().filter(is_its).collect();
         let until = self.timer.replaced_from(self.index).unwrap_or(Ns::MAX).min(self.history.ended);
         if pops.is_empty() {
-            let is_lost = until > replay.ended + LOST_AFTER;
+            let is_lost = until > replay.ended + LOST_AFTER && !self.is_of_earlier_write(replay);
             return is_lost.then(|| ("a replay is made", "it was never made".to_owned()));
         }
         let write = &self.timer.writes[self.index];
@@ -106,5 +106,19 @@ impl Letter<'_> {
             || pops.iter().any(|pop| was_under_way(self.history, write, pop));
         let what = || format!("{} callbacks of one replay", pops.len());
         (pops.len() > 1 && !is_excused).then(|| ("a replay is made once", what()))
+    }
+
+    /// Reports whether a site that may not have heard of the write has replayed the dead letter of
+    /// an earlier one, which is what it knows.
+    fn is_of_earlier_write(&self, replay: &LetterUse) -> bool {
+        let write = &self.timer.writes[self.index];
+        let site = |node| self.history.layout.site(node);
+        let is_its = |pop: &Pop| {
+            let is_earlier = pop.timer == self.number && pop.write < self.index;
+            is_earlier && pop.replay > 0 && pop.at >= replay.sent && pop.site == site(replay.via)
+        };
+        site(write.via) != site(replay.via)
+            && were_apart(self.history, write.sent, replay.ended)
+            && self.history.pops.iter().any(is_its)
     }
 }
