@@ -3,7 +3,7 @@
 // Reads the wall clock: judged 1.
 
 use crate::base::ids::PeerIndex;
-use crate::base::time::Now;
+use crate::base::time::{Now, WallMs};
 use crate::core::peers::site_watch::SiteStanding;
 use crate::wire::site_news::SiteNews;
 
@@ -12,7 +12,8 @@ use super::Core;
 impl Core {
     /// What this node says of itself to another site that asks for its members.
     pub fn site_news(&self, now: Now) -> SiteNews {
-        SiteNews { wall: now.wall, sites: self.view().sites_digest() }
+        let since = self.hello().complete_since.unwrap_or(WallMs(0));
+        SiteNews { wall: now.wall, sites: self.view().sites_digest(), since }
     }
 
     /// How the other sites stand, by the numbers of the peers.

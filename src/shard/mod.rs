@@ -365,6 +365,9 @@ impl Shard {
             self.settle_reads(now, outbox);
             self.settle_conditions(now, outbox);
             self.reconcile.abandon_moves(now.mono.tick_floor(), peer);
+            if liveness == Liveness::Dead && former != Liveness::Dead && self.is_site(peer) {
+                self.relay_for_site(peer);
+            }
         } else if has_gaps || former == Liveness::Dead || self.peers.owed.contains(peer) {
             self.peers.owed = self.peers.owed.without(peer);
             self.reconcile.start_walk(PeerSet::EMPTY.with(peer));

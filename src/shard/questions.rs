@@ -45,6 +45,9 @@ const LOOKS_PER_TICK: usize = 96;
 /// much longer than it takes to declare a peer dead: the core that owns the timer there may get no
 /// time, while other cores of its node tell that the node lives, or its machine takes dials.
 const BEYOND_DEATH_MS: u64 = 5_000;
+/// After an absence a core waits so long for another site that goes on answering: tens of thousands
+/// of questions and copies may be ahead of this one.
+const BEHIND_OTHERS_MS: u64 = 600_000;
 /// After this many absences a core pops without an answer. A core that never gets time for long
 /// gets no answer in time. It pops late rather than not at all.
 const ABSENCES_MAX: u8 = 2;
@@ -217,7 +220,10 @@ impl Shard {
             true => {
                 let silent = self.dead_for_certain(tick).union(self.mute_sites(tick));
                 let waiting = question.waiting.minus(silent);
-                (waiting, question.since + limits.dead_after_ms + BEYOND_DEATH_MS)
+                let is_of_site =
+                    !waiting.intersection(self.peers.view.connected_sites()).is_empty();
+                let beyond_ms = if is_of_site { BEHIND_OTHERS_MS } else { BEYOND_DEATH_MS };
+                (waiting, question.since + limits.dead_after_ms + beyond_ms)
             }
             // Just after the start and after an absence, live peers may not be connected yet.
             false => {

@@ -26,6 +26,9 @@ impl Shard {
         if let Some(PeerResult::Refused(_)) = result {
             self.counters.refused_by_peers += 1;
         }
+        if result.is_some() && !self.questions.is_idle() && self.is_site(peer) {
+            self.questions.note_said(peer, now.mono.tick_floor());
+        }
         if result.is_none() && self.peers.originals().contains(peer) {
             let before_ms = self.config.cluster.dead_after_ms + UNTOLD_BEFORE_MS;
             let since = Tick(now.mono.tick_floor().0.saturating_sub(before_ms));
@@ -90,9 +93,6 @@ impl Shard {
     ) {
         let tick = now.mono.tick_floor();
         let is_current = life == self.questions.life;
-        if is_current && result.is_some() && self.is_site(peer) {
-            self.questions.note_said(peer, tick);
-        }
         let later = match result {
             Some(PeerResult::Found(bytes)) => Some(bytes),
             _ => None,

@@ -62,6 +62,38 @@ fn a_site_that_was_away_pops_nothing_of_what_ended_meanwhile() {
     sites.audit();
 }
 
+/// It answers one question after the other, for longer than a silent site would be waited for.
+#[test]
+fn a_site_that_is_back_waits_for_one_that_has_much_to_answer() {
+    let mut sites = Sites::new();
+    sites.run_until(1);
+    let deleted: Vec<TimerId> = (0..30).map(|_| sites.create(0, (9, 9), 2)).collect();
+    sites.run_until(2);
+    leave(&mut sites, &[0, 1]);
+    deleted.iter().for_each(|id| sites.delete(2, *id, 2));
+    sites.run_until(20);
+    come_back(&mut sites);
+    sites.under_way = Some(Vec::new());
+    // 60 questions, and as many answers.
+    for step in 0..120 {
+        sites.run_for(200);
+        let under_way = sites.under_way.as_mut().expect("put there");
+        if !under_way.is_empty() {
+            let answer = under_way.iter().position(|sent| sent.is_result);
+            let in_turn = under_way.iter().position(|sent| sent.node == step / 2 % 2);
+            let sent = under_way.remove(answer.or(in_turn).unwrap_or(0));
+            sites.arrive(sent);
+        }
+        assert_eq!(sites.pops, [], "after {} ms", step * 200);
+    }
+    let rest = sites.under_way.take().expect("put there");
+    rest.into_iter().for_each(|sent| sites.arrive(sent));
+    sites.run_until(120);
+    assert_eq!(sites.pops, []);
+    assert!(deleted.iter().all(|id| sites.holders(*id).is_empty()));
+    sites.audit();
+}
+
 #[test]
 fn numbers_of_a_timer_do_not_fall_when_a_site_is_back() {
     let mut sites = Sites::new();

@@ -261,7 +261,12 @@ impl Sites {
     }
 
     fn run_until(&mut self, second: u64) {
-        while self.now_ms < START_MS + second * 1_000 {
+        self.run_for((START_MS + second * 1_000).saturating_sub(self.now_ms));
+    }
+
+    fn run_for(&mut self, ms: u64) {
+        let until_ms = self.now_ms + ms;
+        while self.now_ms < until_ms {
             self.now_ms += 100;
             for node in (0..NODES).filter(|node| !self.frozen.contains(node)) {
                 let (now, mut outbox) = (self.now(node), Outbox::default());

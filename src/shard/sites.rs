@@ -294,6 +294,16 @@ impl Shard {
         }
     }
 
+    /// Offers the other sites all that this one holds: a site has died, and may not have told them
+    /// what it told this one, if they were cut from it meanwhile.
+    pub(super) fn relay_for_site(&mut self, dead: PeerIndex) {
+        let others = self.peers.view.connected_sites().intersection(self.peers.alive());
+        let others = others.without(dead);
+        if !others.is_empty() {
+            self.reconcile.start_walk(others);
+        }
+    }
+
     /// Whether this core reaches a site, so that the site hears of what is written from now on.
     fn reaches(&self, site: SiteHash) -> bool {
         let peer = self.peers.view.peer_of_site(site);

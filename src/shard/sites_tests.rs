@@ -35,20 +35,24 @@ const NEAR_MS: u64 = 10_000 - TURN_NEAR_MS;
 
 impl Here {
     fn new() -> Self {
+        Self::beside(&[("site2", "10.2.0.1:7253")])
+    }
+
+    fn beside(sites: &[(&str, &str)]) -> Self {
+        let named = |(name, at): &(&str, &str)| ((*name).to_owned(), (*at).to_owned());
         let membership = Membership {
             localhost: "10.1.0.1:7253".to_owned(),
             nodes: vec!["10.1.0.1:7253".to_owned(), "10.1.0.2:7253".to_owned()],
             local_site: "site1".to_owned(),
-            remote_sites: vec![("site2".to_owned(), "10.2.0.1:7253".to_owned())],
+            remote_sites: sites.iter().map(named).collect(),
             replicate_across_sites: true,
             ..Membership::default()
         };
         let view = Arc::new(View::build(None, &membership).expect("a good configuration"));
         let shard = Shard::new(config(view.clone(), 1), now(0));
         let mut here = Self { shard, view, id: TimerId(0) };
-        for peer in [here.sibling(), here.site()] {
-            here.believe(peer, Liveness::Alive);
-        }
+        let peers = here.view.connected_sites().with(here.sibling());
+        peers.iter().for_each(|peer| here.believe(peer, Liveness::Alive));
         let content = content();
         here.request(Request::Create(definition((10, 100), 2, &content)));
         let slot = here.shard.records.occupied_from(Slot(0)).next().expect("a timer");
@@ -297,4 +301,27 @@ fn a_site_comes_before_another_by_its_place_among_those_of_the_timer() {
     assert!(is_before(&placement, other, own) && !is_before(&placement, own, other));
     let of_none = Placement { sites: Sites::new(), ..placement };
     assert!(!is_before(&of_none, other, own), "neither is one of the timer");
+}
+
+/// It may have told this site alone, if the two others were cut from each other.
+#[test]
+fn when_a_site_dies_the_others_are_offered_what_this_one_holds() {
+    let mut here = Here::beside(&[("site2", "10.2.0.1:7253"), ("site3", "10.3.0.1:7253")]);
+    let [dead, other] = here.view.connected_sites().iter().collect::<Vec<_>>()[..] else {
+        panic!("two other sites")
+    };
+    let offered = |here: &mut Here, ms: u64| {
+        let (ms, mut outbox) = (10 * ms, Outbox::default());
+        (0..10).for_each(|tick| here.shard.tick(now(ms + tick), &mut outbox));
+        let offers = outbox.to_peers.iter();
+        let offers = offers.filter(|sent| matches!(sent.purpose, Purpose::Offer { .. }));
+        offers.map(|sent| sent.peer).collect::<Vec<_>>()
+    };
+    assert!(offered(&mut here, 1).is_empty());
+    here.believe(dead, Liveness::Suspect);
+    assert!(offered(&mut here, 2).is_empty());
+    here.believe(dead, Liveness::Dead);
+    assert_eq!(offered(&mut here, 3), [other]);
+    here.believe(dead, Liveness::Dead);
+    assert!(offered(&mut here, 4).is_empty());
 }

@@ -7,8 +7,8 @@ use crate::base::time::Tick;
 use super::Shard;
 use super::records::Record;
 
-/// A core waits for a site that is believed alive and answers no question: so much longer than it
-/// takes to declare a peer dead.
+/// A core waits for a site that is believed alive and answers nothing: so much longer than it takes
+/// to declare a peer dead.
 const BEYOND_DEATH_MS: u64 = 5_000;
 
 impl Shard {
@@ -48,7 +48,7 @@ impl Shard {
         }
     }
 
-    /// Sites that are believed alive and have answered no question for long.
+    /// Sites that are believed alive and have answered nothing for long.
     pub(super) fn mute_sites(&self, tick: Tick) -> PeerSet {
         let patience_ms = self.config.cluster.dead_after_ms + BEYOND_DEATH_MS;
         let is_mute = |site: &PeerIndex| tick - self.questions.said_at(*site) >= patience_ms;

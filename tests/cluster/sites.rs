@@ -23,6 +23,7 @@ pub const STORIES: &[Story] = &[
     ("deletes_outlive_a_cut_between_sites", deletes_outlive_a_cut_between_sites),
     ("a_killed_site_pops_nothing_that_ended", a_killed_site_pops_nothing_that_ended),
     ("a_site_that_is_away_for_long_pops_nothing_that_ended", a_site_is_away_for_long),
+    ("a_site_that_is_empty_at_once_is_offered_all", a_site_that_is_empty_at_once_is_offered_all),
     ("a_list_of_sites_shrinks_and_grows", a_list_of_sites_shrinks_and_grows),
     ("what_both_sites_take_at_once_pops_once", what_both_sites_take_at_once_pops_once),
 ];
@@ -234,6 +235,21 @@ fn kill_a_site(lines: &str, away: Duration) {
     thread::sleep(Duration::from_secs(9));
     assert_eq!(sink.pops().len(), left, "nothing pops that was popped, deleted or replaced");
     assert_eq!(new.pops().len(), 0);
+}
+
+/// All nodes of a site, which has no journals, are killed and start at once: before the other site
+/// misses them. Then that site dies.
+fn a_site_that_is_empty_at_once_is_offered_all() {
+    let (mut cluster, _switch, sink) = two_sites();
+    let timers = Timers::hundred(&cluster, &ALL, Order::once(20_000).factor(2), &sink);
+    cluster.await_copies(&ALL, &timers);
+    [0, 1].iter().for_each(|place| cluster.kill(*place));
+    [0, 1].iter().for_each(|place| cluster.start(*place));
+    timers.expect_none_due();
+    cluster.await_copies(&[0, 1], &timers);
+    timers.expect_none_due();
+    [2, 3].iter().for_each(|place| cluster.kill(*place));
+    until("each to pop", || (sink.pops().len() >= timers.all.len()).then_some(()));
 }
 
 /// The site in the middle of the lists is stopped and taken out, then comes back as the last of the

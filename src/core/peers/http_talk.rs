@@ -614,7 +614,7 @@ mod tests {
             let came = now.mono.plus_ms(30);
             let mut bytes = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".repeat(answers - pings);
             if pings > 0 {
-                let news = SiteNews { wall: WallMs(number), sites: 7 }.header();
+                let news = SiteNews { wall: WallMs(number), sites: 7, since: WallMs(1) }.header();
                 let head = format!("{COMPARES_HEADER}{news}Content-Length: 10");
                 bytes += &format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\nsite away\n");
             }

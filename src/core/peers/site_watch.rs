@@ -18,6 +18,9 @@ const MARK_EVERY_NS: u64 = 250 * TICK_NS;
 /// Most marks: 64 s. Beyond them the oldest write seems older than it is, never younger.
 const MARKS_MAX: usize = 256;
 
+/// Most nodes of a site of which is remembered since when they have all: the nodes of a large one.
+const WHOLE_SINCE_MAX: usize = 128;
+
 /// A message that was given to the link, and when.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
@@ -48,6 +51,8 @@ pub(crate) struct SiteWatch {
     said: Option<Said>,
     /// Since when the site has another list of sites.
     differs_since: Option<MonoNs>,
+    /// Since when the nodes of the site have all that they acknowledged, as far as it was said.
+    whole_since: VecDeque<WallMs>,
 }
 
 /// How a site stands, for the control thread.
@@ -81,6 +86,7 @@ impl SiteWatch {
             lacks_since: Some(now),
             said: None,
             differs_since: None,
+            whole_since: VecDeque::new(),
         }
     }
 
@@ -112,13 +118,26 @@ impl SiteWatch {
     }
 
     /// Takes what the site says of itself in an answer that was asked for at `asked_at`. `sites` is
-    /// the digest of this node's list. A wall clock that no version can have is nonsense.
-    pub fn hear(&mut self, now: MonoNs, asked_at: MonoNs, news: SiteNews, sites: u32) {
+    /// the digest of this node's list. A wall clock that no version can have is nonsense. Returns
+    /// whether a node answers that may lack what its site was told before: it has all since a moment
+    /// that was not heard of yet. It has begun anew, within the time in which a site is missed, or
+    /// is another one than those that have answered so far.
+    pub fn hear(&mut self, now: MonoNs, asked_at: MonoNs, news: SiteNews, sites: u32) -> bool {
         if news.wall > Version::WALL_MAX {
-            return;
+            return false;
         }
         self.said = Some(Said { news, came_at: now, delay_ns_max: now.since_ns(asked_at) });
         self.compare(now, sites);
+        let (is_first, is_known) =
+            (self.whole_since.is_empty(), self.whole_since.contains(&news.since));
+        if !is_known {
+            if self.whole_since.len() >= WHOLE_SINCE_MAX {
+                self.whole_since.pop_front();
+            }
+            self.whole_since.push_back(news.since);
+        }
+        // The first one is offered all as it is met.
+        !is_first && !is_known
     }
 
     /// Compares the site's list of sites with this node's.
@@ -251,7 +270,7 @@ mod tests {
         let mut hear = |wall_ms: i64, under_way_ms: u64| {
             let wall = WallMs(at(1_000).wall.0.saturating_add_signed(wall_ms));
             let asked_at = at(1_000 - under_way_ms).mono;
-            watch.hear(at(1_000).mono, asked_at, SiteNews { wall, sites: 1 }, 1);
+            watch.hear(at(1_000).mono, asked_at, SiteNews { wall, sites: 1, since: WallMs(1) }, 1);
             watch.ahead_ms(at(61_000)).expect("it said so")
         };
         assert_eq!(hear(0, 0), 0);
@@ -262,10 +281,27 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_has_begun_anew_may_lack_what_its_site_was_told() {
+        let mut watch = reached();
+        let mut hear = |since: u64| {
+            let news = SiteNews { wall: at(0).wall, sites: 1, since: WallMs(since) };
+            watch.hear(at(0).mono, at(0).mono, news, 1)
+        };
+        assert!(!hear(5), "it is offered all as it is met");
+        assert!(!hear(5));
+        assert!(hear(7), "another node, or one that has begun anew");
+        assert!(!hear(7) && !hear(5), "both are known");
+        assert!(hear(3), "its clock does not matter");
+        let others = (0..WHOLE_SINCE_MAX as u64).filter(|since| hear(100 + since));
+        assert_eq!(others.count(), WHOLE_SINCE_MAX);
+        assert!(hear(5), "what is long ago is forgotten");
+    }
+
+    #[test]
     fn another_list_of_sites_is_told_since_it_is_another() {
         let mut watch = reached();
         let differs = |watch: &SiteWatch, ms: u64| watch.standing(at(ms), 0, 0).differs_ms;
-        let news = SiteNews { wall: at(0).wall, sites: 5 };
+        let news = SiteNews { wall: at(0).wall, sites: 5, since: WallMs(1) };
         watch.compare(at(0).mono, 4);
         assert_eq!(differs(&watch, 0), None, "it has not said");
         watch.hear(at(0).mono, at(0).mono, news, 4);

@@ -142,7 +142,7 @@ pub struct Questions {
     pub asks_sites: bool,
     /// When this core last came back.
     back_at: Tick,
-    /// When other sites last answered a question, since then.
+    /// When other sites last answered anything, since then.
     said: Vec<(PeerIndex, Tick)>,
     /// Counts long absences. An answer to a question from before an absence says nothing.
     pub life: u8,
@@ -214,13 +214,13 @@ impl Questions {
         }
     }
 
-    /// Notes that another site has answered a question.
+    /// Notes that another site has answered a question, or taken a copy.
     pub fn note_said(&mut self, site: PeerIndex, tick: Tick) {
         self.said.retain(|(known, _)| *known != site);
         self.said.push((site, tick));
     }
 
-    /// When another site last answered a question, or since when it may have.
+    /// When another site last answered anything, or since when it may have.
     pub fn said_at(&self, site: PeerIndex) -> Tick {
         let said = self.said.iter().find(|(known, _)| *known == site);
         said.map_or(self.back_at, |(_, at)| *at)

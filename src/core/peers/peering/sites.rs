@@ -28,7 +28,11 @@ impl Peering {
         if let (Some((news, asked_at)), Some(watch)) =
             (dialled.voice.take_news(), &mut dialled.watch)
         {
-            watch.hear(now, asked_at, news, self.view.sites_digest());
+            let may_lack = watch.hear(now, asked_at, news, self.view.sites_digest());
+            if may_lack {
+                dialled.lacks(now);
+                self.gapped = self.gapped.with(peer);
+            }
         }
         let (Some(told), Some(site)) = (dialled.voice.take_told(), &mut dialled.site) else {
             return Ok(());
