@@ -34,8 +34,6 @@ const SITES: [&[usize]; 3] = [&[0, 1], &[2, 3], &[4]];
 const FACTOR: u8 = 2;
 /// How long a site waits for each site ahead of it.
 const TURN: Duration = Duration::from_secs(2 * FACTOR as u64);
-/// How long a node may wait for another site that it asks before a pop.
-const ASKED: Duration = Duration::from_secs(8);
 /// How long timers come due after a site is back.
 const AFTER: Duration = Duration::from_secs(12);
 /// How long a site is away that is taken out and added again.
@@ -129,7 +127,8 @@ impl Sites<'_> {
             && all.all(|site| site["liveness"] == "alive" && site["to_offer"] == 0)
     }
 
-    /// Reports nodes that do not hold exactly so many timers.
+    /// Waits until no node holds more than so many timers, and reports those that do not hold so
+    /// many.
     fn check_held(
         &self,
         name: &str,
@@ -137,6 +136,12 @@ impl Sites<'_> {
         timers: u64,
         round: &mut Round,
     ) -> Result<()> {
+        let began = Instant::now();
+        let has_more = |place: &usize| held(self.nodes.admins[*place]).is_ok_and(|it| it > timers);
+        while sites.iter().flat_map(|site| SITES[*site]).any(has_more) && began.elapsed() < PATIENCE
+        {
+            std::thread::sleep(LOOK);
+        }
         for place in sites.iter().flat_map(|site| SITES[*site]) {
             let held = held(self.nodes.admins[*place])?;
             if held != timers {
@@ -182,8 +187,7 @@ pub fn back(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
         let changing = absence.change(sites.nodes.addresses[SITES[1][0]])?;
         sleep_until(absence.return_ns);
         sites.nodes.start_with_toml(SITES[0])?;
-        absence.finish(&name, changing, round)?;
-        sites.check_held(&name, &[0, 1], 0, round)?;
+        absence.finish(&name, changing, (&sites, &[0, 1]), round)?;
     }
     Ok(())
 }
@@ -213,9 +217,9 @@ pub fn removed(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     sites.rename(1, &[0, 1, 2])?;
     sites.await_all(&[0, 1, 2], 0)?;
     round.add(format!("{name}: until it is back"), "s", began.elapsed().as_secs_f64());
-    absence.finish(name, changing, round)?;
+    sleep_until(absence.return_ns + ns(AFTER));
     load.finish(name, 2 * TURN + Duration::from_secs(1), round)?;
-    sites.check_held(name, &[0, 1, 2], 0, round)
+    absence.finish(name, changing, (&sites, &[0, 1, 2]), round)
 }
 
 /// What becomes of a timer while its site is away. Each kind has a quarter of the timers; half of it
@@ -328,17 +332,24 @@ impl Absence {
     }
 
     /// Waits until all pops have come that may come, and counts them.
-    fn finish(self, name: &str, changing: Changing, round: &mut Round) -> Result<()> {
+    fn finish(
+        self,
+        name: &str,
+        changing: Changing,
+        (sites, all): (&Sites<'_>, &[usize]),
+        round: &mut Round,
+    ) -> Result<()> {
         let joined = changing.join().unwrap_or_else(|_| bail!("the client's thread panicked"));
         let (changer, outcome) = joined?;
         for (failure, count) in &outcome.recorder.failures {
             round.problems.push(format!("{name}: {count} changes failed: {}", failure.name()));
         }
-        sleep_until(changer.last_due_ns + ns(2 * TURN + ASKED));
+        sleep_until(changer.last_due_ns);
+        sites.check_held(name, all, 0, round)?;
+        std::thread::sleep(TURN);
         let (sink, _) = self.sink.stop()?;
         let tally = sink.into_tally().context("the sink has a ledger")?;
-        let seconds = outcome.seconds;
-        round.add(format!("{name}: changes took"), "s", seconds);
+        round.add(format!("{name}: changes took"), "s", outcome.seconds);
         for (kind, word) in [(Kind::Deleted, "deleted"), (Kind::Replaced, "replaced")] {
             let certain = changer.changes.iter().filter(|it| it.kind == kind && it.is_certain);
             let popped = certain.clone().filter(|it| tally.has_popped(it.number)).count();
@@ -455,5 +466,48 @@ impl Workload for Changer {
     fn failed(&mut self, _operation: Operation, tag: u64) {
         // Nobody knows whether it is in force.
         self.ledger.revoke(self.changes[tag as usize].number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_are_changed_in_time_or_left_and_what_was_answered_is_owed() {
+        let ledger = Arc::new(Ledger::new(6, 1, 1));
+        let location = Location::new(b"/timers/a-1").expect("it fits");
+        let far_ns = clock_ns() + 3600 * MARGIN_NS;
+        let kinds = [(Kind::Deleted, 5), (Kind::Deleted, far_ns), (Kind::Replaced, far_ns)];
+        let changes = (0..).zip(kinds).map(|(number, (kind, due_ns))| {
+            ledger.ask(number, due_ns);
+            ledger.acknowledge(number);
+            Change { number, due_ns, kind, location, is_certain: false }
+        });
+        let target = SocketAddr::from(([127, 0, 0, 1], 9));
+        let mut changer = Changer {
+            target,
+            put: Template::put(&TimerShape { interval_ms: Some(7_000), ..shape(target, target) }),
+            interval_ns: 7 * MARGIN_NS,
+            offset: 3,
+            changes: changes.collect(),
+            next: 0,
+            last_due_ns: 0,
+            ledger: Arc::clone(&ledger),
+        };
+        let mut out = Vec::new();
+        assert_eq!(changer.next(4, &mut out), Next::Sent(Operation::Delete, 1));
+        assert!(out.starts_with(b"DELETE /timers/a-1 "), "the first one is due too soon");
+        out.clear();
+        assert_eq!(changer.next(4, &mut out), Next::Sent(Operation::Update, 2));
+        let text = String::from_utf8_lossy(&out);
+        assert!(text.starts_with("PUT ") && text.contains("/pop/0000000005"), "{text}");
+        assert_eq!(changer.next(4, &mut out), Next::Finished);
+        changer.answered(Operation::Delete, 1, &Head::default());
+        assert_eq!(ledger.owed(), 2);
+        changer.answered(Operation::Update, 2, &Head::default());
+        assert_eq!((ledger.owed(), changer.last_due_ns), (2, 4 + 7 * MARGIN_NS));
+        let certain: Vec<_> = changer.changes.iter().map(|change| change.is_certain).collect();
+        assert_eq!(certain, [false, true, true]);
     }
 }
