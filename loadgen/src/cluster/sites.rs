@@ -1,5 +1,5 @@
-//! What sites keep: a site that dies and comes back with its journals, one that is added beside many
-//! timers, and one that is taken out and added again without its data.
+//! What sites keep: a site that dies and comes back with its journals, one that is added beside
+//! many timers, and one that is taken out and added again without its data.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -175,7 +175,7 @@ pub fn added(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     sites.check_held(name, &[0, 1, 2], timers, round)
 }
 
-/// Kills all nodes of a site, and starts them again with their journals, after each of the absences.
+/// Kills all nodes of a site, and starts them again with their journals, after each absence.
 pub fn back(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     for away in &flags.site_away_s {
         let name = format!("site-back {} s", away.as_secs_f64());
@@ -222,8 +222,8 @@ pub fn removed(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     absence.finish(name, changing, (&sites, &[0, 1, 2]), round)
 }
 
-/// What becomes of a timer while its site is away. Each kind has a quarter of the timers; half of it
-/// was taken by the site that goes, half by one that stays.
+/// What becomes of a timer while a site is away. Each kind has a quarter of the timers, half of
+/// them taken by the site that goes, half by one that stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     /// It comes due.
