@@ -30,6 +30,8 @@ Examples (start a node first: `chronos`):
       chronos-loadgen journal --restart --timers 10000000
   What do replication, a dead node and a new one cost? Starts clusters by itself:
       chronos-loadgen cluster --measure post,kill
+  What does a site lose or repeat that is killed and comes back? Starts two sites by itself:
+      chronos-loadgen cluster --measure site-back --site-away-s 5,60
   What does TLS cost, and what do 10 000 handshakes at once (CA: the node's authority)?
       chronos-loadgen against nginx --connections 64 --tls
       chronos-loadgen handshakes --ca CA
@@ -112,8 +114,8 @@ pub fn command() -> Command {
          each and their ratio, the figure that noise does not spoil",
     );
     let cluster = ClusterFlags::augment_args(Command::new("cluster")).about(
-        "Starts clusters of nodes on 127.0.0.11 to 127.0.0.14 and measures what replication, the \
-         death of a node and its joining cost",
+        "Starts clusters of nodes on 127.0.0.11 to 127.0.0.15 and measures what replication, the \
+         death of a node and its joining cost, and what sites keep that go and come",
     );
     let timestamps = TimestampFlags::augment_args(Command::new("timestamps")).about(
         "Asks for timestamps over Thrift, in a closed loop, and checks their order; against a \
@@ -236,6 +238,8 @@ mod tests {
         assert_eq!(flags.duration_s, Duration::from_millis(2500));
         let Ok(Job::Scenario(_, flags)) = parse("x post --rate 5k") else { panic!() };
         assert_eq!((flags.rate, flags.connections), (Rate::PerSecond(5000.0), 64));
+        let Ok(Job::Cluster(flags)) = parse("x cluster --site-away-s 0.5,60") else { panic!() };
+        assert_eq!(flags.site_away_s, [500, 60_000].map(Duration::from_millis));
         let Ok(Job::Ratio(flags)) = parse("x ratio --pipeline 1,16") else { panic!() };
         assert_eq!((flags.pipeline, flags.rounds), (vec![1, 16], 5));
     }
@@ -253,6 +257,8 @@ mod tests {
             "x ratio --scenario ralf",
             "x against postgres",
             "x handshakes",
+            "x cluster --site-away-s soon",
+            "x cluster --site-journal fast",
             "x timestamps --range 0",
             "x timestamps --serve node",
         ] {

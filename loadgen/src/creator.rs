@@ -7,6 +7,7 @@ use crate::frames::Head;
 use crate::ledger::Ledger;
 use crate::recorder::Operation;
 use crate::request::{Template, TimerShape};
+use crate::sessions::Location;
 use crate::workload::{Next, Workload};
 
 /// When the timers of a creator come due.
@@ -31,8 +32,10 @@ pub type Until = Box<dyn Fn() -> bool + Send>;
 pub struct Creator {
     template: Template,
     due: Due,
+    first_number: u64,
     next_number: u64,
     timers: u64,
+    locations: Option<Vec<Option<Location>>>,
     ledger: Option<Arc<Ledger>>,
     until: Option<Until>,
 }
@@ -47,12 +50,32 @@ impl Creator {
         };
         let shape = TimerShape { interval_ms, ..shape.clone() };
         let template = Template::post(&shape);
-        Creator { template, due, next_number: 0, timers, ledger, until: None }
+        Creator {
+            template,
+            due,
+            first_number: 0,
+            next_number: 0,
+            timers,
+            locations: None,
+            ledger,
+            until: None,
+        }
     }
 
     /// Ends as soon as `until` returns true. The creator calls `until` once per request.
     pub fn until(self, until: Until) -> Creator {
         Creator { until: Some(until), ..self }
+    }
+
+    /// Numbers the timers from `first` on, and keeps where the node says that they are.
+    pub fn locating(self, first: u64) -> Creator {
+        let locations = Some(vec![None; self.timers as usize]);
+        Creator { first_number: first, locations, ..self }
+    }
+
+    /// Where the timers are, in the order of their numbers; `None`: the node has not said so.
+    pub fn into_locations(self) -> Vec<Option<Location>> {
+        self.locations.unwrap_or_default()
     }
 
     /// How many timers were asked for.
@@ -82,9 +105,9 @@ impl Workload for Creator {
         if over || self.next_number >= self.timers {
             return Next::Finished;
         }
-        let number = self.next_number;
+        let (interval_ms, patch) = self.interval_ms(self.next_number, now_ns);
+        let number = self.first_number + self.next_number;
         self.next_number += 1;
-        let (interval_ms, patch) = self.interval_ms(number, now_ns);
         if let Some(ledger) = &self.ledger {
             ledger.ask(number, now_ns + interval_ms * 1_000_000);
         }
@@ -92,7 +115,10 @@ impl Workload for Creator {
         Next::Sent(Operation::Create, number)
     }
 
-    fn answered(&mut self, _operation: Operation, tag: u64, _head: &Head<'_>) {
+    fn answered(&mut self, _operation: Operation, tag: u64, head: &Head<'_>) {
+        if let Some(locations) = &mut self.locations {
+            locations[(tag - self.first_number) as usize] = Location::new(head.location);
+        }
         if let Some(ledger) = &self.ledger {
             ledger.acknowledge(tag);
         }

@@ -385,7 +385,8 @@ pub struct JournalFlags {
 /// Flags of the figures of a cluster.
 #[derive(Args, Clone, Debug)]
 pub struct ClusterFlags {
-    /// What is measured: post, alone, bytes, lateness, kill, rebalance, restart [default: all]
+    /// What is measured: post, alone, bytes, lateness, kill, rebalance, restart [default: these],
+    /// site-back, site-added, site-removed
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
     pub measure: Vec<String>,
     /// Rounds; each measures everything once, with fresh processes
@@ -403,7 +404,7 @@ pub struct ClusterFlags {
     /// Seconds of load before the measured time
     #[arg(long, value_name = "S", value_parser = seconds, default_value = "1")]
     pub warm_up_s: Duration,
-    /// Pops a second when lateness is measured
+    /// Pops a second when lateness is measured, and while a site is added or removed
     #[arg(long, value_name = "N", value_parser = count(1, 1_000_000), default_value = "5000")]
     pub pops_per_s: u32,
     /// Timers held when a node is killed
@@ -415,6 +416,20 @@ pub struct ClusterFlags {
     /// Timers created and popped a second meanwhile
     #[arg(long, value_name = "N", value_parser = count(1, 100_000), default_value = "1000")]
     pub rebalance_rate: u32,
+    /// Timers held when a site goes away and comes back: some are deleted or replaced meanwhile
+    #[arg(long, value_name = "N", value_parser = count(8, 10_000_000), default_value = "100000")]
+    pub site_timers: u32,
+    /// Seconds that a site is away; several are measured one after the other (site-back)
+    #[arg(long, value_name = "S,S", value_delimiter = ',', value_parser = seconds,
+        default_value = "5,15,60,300")]
+    pub site_away_s: Vec<Duration>,
+    /// Timers held when a site is added
+    #[arg(long, value_name = "N", value_parser = count(1, 10_000_000), default_value = "1000000")]
+    pub site_held_timers: u32,
+    /// Mode of the nodes' journals when sites are measured
+    #[arg(long, value_name = "MODE", value_parser = ["sync", "interval", "off"],
+        default_value = "sync")]
+    pub site_journal: String,
     /// Cores of every node
     #[arg(long, value_name = "CORES", default_value = "0,1")]
     pub cores: String,

@@ -74,6 +74,12 @@ impl Ledger {
         self.acknowledged.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Notes that timer `number` was deleted or replaced: its pops are owed no more.
+    pub fn revoke(&self, number: u64) {
+        let word = self.due[number as usize].fetch_and(!ACKNOWLEDGED, Ordering::AcqRel);
+        self.acknowledged.fetch_sub(u64::from(word & ACKNOWLEDGED != 0), Ordering::Relaxed);
+    }
+
     /// Measures lateness only of pops due at or after `ns`.
     pub fn measure_from(&self, ns: u64) {
         self.measured_from_ns.store(ns, Ordering::Release);
@@ -243,6 +249,11 @@ impl Tally {
         }
     }
 
+    /// Whether a pop of timer `number` has come.
+    pub fn has_popped(&self, number: u64) -> bool {
+        self.marks[number as usize].count > 0
+    }
+
     /// Tells the other threads how many distinct pops have come. The sink calls this once per turn.
     pub fn publish(&self, ledger: &Ledger, now: u64) {
         if ledger.distinct.swap(self.distinct, Ordering::AcqRel) != self.distinct {
@@ -329,6 +340,22 @@ mod tests {
         let tally = Tally::new(&ledger);
         ledger.ask(0, MS);
         assert_eq!((ledger.owed(), tally.lost(&ledger)), (0, 0));
+    }
+
+    #[test]
+    fn a_timer_that_was_deleted_owes_nothing_and_its_pop_is_seen() {
+        let ledger = Ledger::new(2, 1, 1);
+        let mut tally = Tally::new(&ledger);
+        for number in 0..2 {
+            ledger.ask(number, MS);
+            ledger.acknowledge(number);
+        }
+        ledger.revoke(0);
+        ledger.revoke(0);
+        assert_eq!((ledger.owed(), tally.lost(&ledger)), (1, 1));
+        tally.pop(&ledger, callback(Some(0), Some(1)), 2 * MS);
+        assert!(tally.has_popped(0) && !tally.has_popped(1));
+        assert_eq!(tally.lost(&ledger), 1);
     }
 
     #[test]

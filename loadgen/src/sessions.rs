@@ -19,20 +19,22 @@ const LOCATION_BYTES_MAX: usize = 63;
 
 /// A Location, stored inline. A million live sessions take 64 MB and no allocation.
 #[derive(Clone, Copy, Debug)]
-struct Location {
+pub struct Location {
     bytes: [u8; LOCATION_BYTES_MAX],
     length: u8,
 }
 
 impl Location {
-    fn new(text: &[u8]) -> Option<Location> {
+    /// `None`: the text is empty, or too long.
+    pub fn new(text: &[u8]) -> Option<Location> {
         let mut bytes = [0; LOCATION_BYTES_MAX];
         bytes.get_mut(..text.len())?.copy_from_slice(text);
         let length = text.len() as u8;
         (length > 0).then_some(Location { bytes, length })
     }
 
-    fn as_bytes(&self) -> &[u8] {
+    /// The text.
+    pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
 }

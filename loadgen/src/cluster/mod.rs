@@ -10,6 +10,7 @@ mod nodes;
 mod rebalance;
 mod relay;
 mod round;
+mod sites;
 
 use std::fmt::Write;
 
@@ -24,7 +25,7 @@ use crate::report::median;
 use round::Round;
 
 /// All measures, in the order of a round.
-const MEASURES: [(&str, Measure); 7] = [
+const MEASURES: [(&str, Measure); 10] = [
     ("post", figures::post),
     ("alone", figures::alone),
     ("bytes", figures::bytes),
@@ -32,6 +33,9 @@ const MEASURES: [(&str, Measure); 7] = [
     ("kill", figures::kill),
     ("rebalance", rebalance::measure),
     ("restart", rebalance::restart),
+    ("site-back", sites::back),
+    ("site-added", sites::added),
+    ("site-removed", sites::removed),
 ];
 
 type Measure = fn(&ClusterFlags, &mut Round) -> Result<()>;
@@ -73,8 +77,11 @@ pub fn run(flags: &ClusterFlags) -> Result<ClusterReport> {
         bail!("no measure `{unknown}`; there are {}", names.join(", "));
     }
     chronos::ring::raise_open_files_limit();
-    let is_wanted =
-        |name: &str| flags.measure.is_empty() || flags.measure.iter().any(|n| n == name);
+    let is_wanted = |name: &str| match &flags.measure[..] {
+        // Those of sites take many minutes.
+        [] => !name.starts_with("site-"),
+        wanted => wanted.iter().any(|each| each == name),
+    };
     let mut report = ClusterReport {
         passed: true,
         problems: Vec::new(),

@@ -12,7 +12,7 @@ use crate::flags::ClusterFlags;
 use crate::server_cpu;
 
 /// How many nodes a cluster can have. Each place has an address of its own.
-const PLACES: usize = 4;
+const PLACES: usize = 5;
 
 /// The part of each place in a change of members.
 #[derive(Clone, Copy, Debug)]
@@ -90,14 +90,28 @@ impl Nodes {
             self.write_roles(place, roles)?;
             self.processes[place] = Some(self.spawn(place)?);
         }
-        for &place in places {
-            let process = self.processes[place].as_mut().context("just started")?;
-            process.await_ready(self.addresses[place])?;
-        }
+        self.await_ready(places)?;
         // Nodes do not wait for each other's writes before their links are up. The pause makes the
         // figures those of a cluster at rest.
         std::thread::sleep(std::time::Duration::from_millis(1_500));
         Ok(())
+    }
+
+    fn await_ready(&mut self, places: &[usize]) -> Result<()> {
+        for &place in places {
+            let process = self.processes[place].as_mut().context("just started")?;
+            process.await_ready(self.addresses[place])?;
+        }
+        Ok(())
+    }
+
+    /// Starts the nodes at these places with their files `toml`, and waits until they answer.
+    pub fn start_with_toml(&mut self, places: &[usize]) -> Result<()> {
+        for &place in places {
+            let child = self.launch(&[("--config", self.file(place, "toml"))])?;
+            self.processes[place] = Some(child);
+        }
+        self.await_ready(places)
     }
 
     /// Writes the cluster file of a place.
@@ -113,12 +127,14 @@ impl Nodes {
         self.write(place, "cluster", &text)
     }
 
-    fn write(&self, place: usize, what: &str, text: &str) -> Result<()> {
+    /// Writes a file of a place.
+    pub fn write(&self, place: usize, what: &str, text: &str) -> Result<()> {
         let path = self.file(place, what);
         std::fs::write(&path, text).with_context(|| format!("cannot write {path:?}"))
     }
 
-    fn file(&self, place: usize, what: &str) -> PathBuf {
+    /// Where a file of a place is.
+    pub fn file(&self, place: usize, what: &str) -> PathBuf {
         self.folder.join(format!("node{place}.{what}"))
     }
 
@@ -135,18 +151,22 @@ impl Nodes {
         );
         self.write(place, "local", &local)?;
         self.write(place, "shared", "")?;
-        // The threads of a node inherit the affinity of its process, and a node has a shard for
-        // each core that it may run on.
-        let mut command = Command::new("taskset");
-        command.args(["-c", &self.cores]).arg(&self.binary);
         let files = [
             ("--local-config-file", "local"),
             ("--cluster-config-file", "cluster"),
             ("--shared-config-file", "shared"),
             ("--pidfile", "pid"),
         ];
-        for (flag, what) in files {
-            command.arg(flag).arg(self.file(place, what));
+        self.launch(&files.map(|(flag, what)| (flag, self.file(place, what))))
+    }
+
+    fn launch(&self, files: &[(&str, PathBuf)]) -> Result<Child> {
+        // The threads of a node inherit the affinity of its process, and a node has a shard for
+        // each core that it may run on.
+        let mut command = Command::new("taskset");
+        command.args(["-c", &self.cores]).arg(&self.binary);
+        for (flag, file) in files {
+            command.arg(flag).arg(file);
         }
         Child::start(command)
     }
@@ -166,6 +186,11 @@ impl Nodes {
         self.signal(place, "KILL")?;
         self.processes[place] = None;
         Ok(())
+    }
+
+    /// Stops the node at a place in good order.
+    pub fn stop(&mut self, place: usize) -> Result<()> {
+        self.processes[place].take().context("it runs")?.stop()
     }
 
     /// Sends the signal `name` to the node at a place.

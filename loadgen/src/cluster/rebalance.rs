@@ -25,25 +25,25 @@ use crate::server::ServerThread;
 use crate::sink::{Sink, SinkMode};
 
 /// How long a rebalance may take. After this it has failed.
-const PATIENCE: Duration = Duration::from_secs(300);
+pub const PATIENCE: Duration = Duration::from_secs(300);
 /// Milliseconds from a create of the load to the timer's pop.
 const LOAD_INTERVAL_MS: u64 = 1_000;
 /// How long the load runs before the rebalance, to compare with the time during it.
 const BEFORE: Duration = Duration::from_secs(4);
 /// How often nodes are asked how far the rebalance is.
-const LOOK: Duration = Duration::from_millis(200);
+pub const LOOK: Duration = Duration::from_millis(200);
 
 /// Fills three nodes, lets a fourth node join, and waits until the rebalance has ended.
 pub fn measure(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     let mut nodes = Nodes::started(flags, 3)?;
-    fill(flags, &nodes, round)?;
+    fill(flags, nodes.addresses[0], flags.rebalance_timers, round)?;
     let before = (0..3).map(|place| held(nodes.admins[place])).sum::<Result<u64>>()?;
     round.add("rebalance: copies before", "", before as f64);
 
     let roles = Roles { staying: &[0, 1, 2], joining: &[3] };
     nodes.start(&[3], roles)?;
-    let load = Load::start(flags, nodes.addresses[1])?;
-    std::thread::sleep(Duration::from_nanos(load.split_ns.saturating_sub(clock_ns())));
+    let load = Load::start(flags, nodes.addresses[1], flags.rebalance_rate)?;
+    load.await_split();
     let began = Instant::now();
     for place in 0..3 {
         nodes.write_roles(place, roles)?;
@@ -53,7 +53,8 @@ pub fn measure(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
         nodes.signal(place, "USR1")?;
     }
     let took = await_end(&nodes, began)?;
-    load.finish(round)?;
+    // A second rank would make a pop 2 s later.
+    load.finish("rebalance", Duration::from_millis(2_500), round)?;
     round.add("rebalance 3 to 4 nodes", "s", took.as_secs_f64());
     round.add("rebalance: timers on the new node", "", held(nodes.admins[3])? as f64);
     // The timers of the load have popped by then.
@@ -64,10 +65,16 @@ pub fn measure(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     Ok(())
 }
 
-fn fill(flags: &ClusterFlags, nodes: &Nodes, round: &mut Round) -> Result<()> {
+/// Creates timers that pop late.
+pub fn fill(
+    flags: &ClusterFlags,
+    target: SocketAddr,
+    timers: u32,
+    round: &mut Round,
+) -> Result<()> {
     let fill = [
-        ("--target", nodes.addresses[0].to_string()),
-        ("--timers", flags.rebalance_timers.to_string()),
+        ("--target", target.to_string()),
+        ("--timers", timers.to_string()),
         ("--replication-factor", "2".to_owned()),
     ];
     let report = scenario(flags, "fill", &fill)?;
@@ -75,8 +82,8 @@ fn fill(flags: &ClusterFlags, nodes: &Nodes, round: &mut Round) -> Result<()> {
     Ok(())
 }
 
-/// A load of timers that are created and pop before and during a rebalance.
-struct Load {
+/// A load of timers that are created and pop before a change of a cluster and during it.
+pub struct Load {
     split_ns: u64,
     is_over: Arc<AtomicBool>,
     ledger: Arc<Ledger>,
@@ -85,8 +92,9 @@ struct Load {
 }
 
 impl Load {
-    fn start(flags: &ClusterFlags, target: SocketAddr) -> Result<Load> {
-        let most = PATIENCE.as_secs() * u64::from(flags.rebalance_rate) * 2;
+    /// Begins to create so many timers a second, 4 s before the split.
+    pub fn start(flags: &ClusterFlags, target: SocketAddr, rate: u32) -> Result<Load> {
+        let most = PATIENCE.as_secs() * u64::from(rate) * 2;
         let ledger = Arc::new(Ledger::new(most as usize, LOAD_INTERVAL_MS, 1));
         let sink = Sink::new(SinkMode::Ok, Some(Arc::clone(&ledger)));
         let sink = sink.start(SocketAddr::from(([127, 0, 0, 1], 0)), flags.core)?;
@@ -106,8 +114,7 @@ impl Load {
         let over = Arc::clone(&is_over);
         let creator = Creator::new(&shape, due, most, Some(Arc::clone(&ledger)))
             .until(Box::new(move || over.load(Ordering::Relaxed)));
-        let rate = flags.rebalance_rate.to_string();
-        let target = target.to_string();
+        let (target, rate) = (target.to_string(), rate.to_string());
         let (_, post) = scenario_flags(["x", "post", "--target", &target, "--rate", &rate])?;
         let split_ns = clock_ns() + BEFORE.as_nanos() as u64;
         ledger.split_at(split_ns);
@@ -122,28 +129,33 @@ impl Load {
         Ok(Load { split_ns, is_over, ledger, sink, thread })
     }
 
-    /// Ends the load and reports what it saw before the split and after it.
-    fn finish(self, round: &mut Round) -> Result<()> {
+    /// Waits for the instant that divides the time before the change from the time during it.
+    pub fn await_split(&self) {
+        std::thread::sleep(Duration::from_nanos(self.split_ns.saturating_sub(clock_ns())));
+    }
+
+    /// Ends the load of the measure `name` and reports what it saw before the split and after it.
+    /// Another node makes a pop again after `turn` at most.
+    pub fn finish(self, name: &str, turn: Duration, round: &mut Round) -> Result<()> {
         self.is_over.store(true, Ordering::Relaxed);
         let joined = self.thread.join().unwrap_or_else(|_| bail!("the load's thread panicked"));
         let (_, outcome) = joined?;
-        // Waits for the last pops, and for the pops that a second rank would make 2 s later.
-        std::thread::sleep(Duration::from_millis(LOAD_INTERVAL_MS + 2_500));
+        std::thread::sleep(Duration::from_millis(LOAD_INTERVAL_MS) + turn);
         let (sink, _) = self.sink.stop()?;
         let tally = sink.into_tally().context("the sink has a ledger")?;
         for (failure, count) in &outcome.recorder.failures {
-            round.problems.push(format!("rebalance: {count} requests failed: {}", failure.name()));
+            round.problems.push(format!("{name}: {count} requests failed: {}", failure.name()));
         }
         let lost = tally.lost(&self.ledger);
         for (word, count) in [("lost", lost), ("doubled", tally.doubled), ("early", tally.early)] {
             if count > 0 {
-                round.problems.push(format!("rebalance: {count} pops {word}"));
+                round.problems.push(format!("{name}: {count} pops {word}"));
             }
         }
-        add_pops(round, "rebalance: lateness before", &Percentiles::of(&tally.before));
-        add_pops(round, "rebalance: lateness during", &Percentiles::of(&tally.after));
+        add_pops(round, &format!("{name}: lateness before"), &Percentiles::of(&tally.before));
+        add_pops(round, &format!("{name}: lateness during"), &Percentiles::of(&tally.after));
         let during = Percentiles::of(&outcome.recorder.after_split);
-        round.add("rebalance: latency p99 during", "ms", during.p99 / 1e3);
+        round.add(format!("{name}: latency p99 during"), "ms", during.p99 / 1e3);
         Ok(())
     }
 }
@@ -152,7 +164,7 @@ impl Load {
 /// holds its share.
 pub fn restart(flags: &ClusterFlags, round: &mut Round) -> Result<()> {
     let mut nodes = Nodes::started(flags, 3)?;
-    fill(flags, &nodes, round)?;
+    fill(flags, nodes.addresses[0], flags.rebalance_timers, round)?;
     let share = held(nodes.admins[2])?;
     nodes.kill(2)?;
     let began = Instant::now();
@@ -176,7 +188,7 @@ fn await_end(nodes: &Nodes, began: Instant) -> Result<Duration> {
         std::thread::sleep(LOOK);
         let mut is_idle = true;
         for place in 0..4 {
-            is_idle &= !is_rebalancing(&status(nodes.admins[place])?);
+            is_idle &= !is_rebalancing(&look(nodes.admins[place], "/status?all")?);
         }
         match (is_idle, ended) {
             (true, Some(took)) => return Ok(took),
@@ -189,8 +201,11 @@ fn await_end(nodes: &Nodes, began: Instant) -> Result<Duration> {
     }
 }
 
-fn held(admin: SocketAddr) -> Result<u64> {
-    status(admin)?["totals"]["timers"].as_u64().context("no totals.timers in /status?all")
+/// How many timers a node holds.
+pub fn held(admin: SocketAddr) -> Result<u64> {
+    look(admin, "/status?all")?["totals"]["timers"]
+        .as_u64()
+        .context("no totals.timers in /status?all")
 }
 
 /// Whether a node still compares or moves timers.
@@ -200,12 +215,13 @@ fn is_rebalancing(status: &Value) -> bool {
     busy("walks") || busy("timers_misplaced")
 }
 
-fn status(admin: SocketAddr) -> Result<Value> {
+/// What a node answers to a `GET` at its admin API.
+pub fn look(admin: SocketAddr, path: &str) -> Result<Value> {
     let mut stream = TcpStream::connect(admin).context("no admin listener")?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    write!(stream, "GET /status?all HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n")?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n")?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
-    let body = text.split_once("\r\n\r\n").context("no answer of /status?all")?.1;
+    let body = text.split_once("\r\n\r\n").with_context(|| format!("no answer to GET {path}"))?.1;
     Ok(serde_json::from_str(body)?)
 }
