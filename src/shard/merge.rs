@@ -286,15 +286,14 @@ impl Shard {
         {
             return lost;
         }
+        let told = key;
+        let Some(key) = self.beside_far_ends(now, teller, (key, copy), found, outbox) else {
+            return PeerResult::Held;
+        };
         let is_stale_taken = is_planted(Bug::StaleCopyResurrects) && !copy.is_write;
         if !supersedes(key, held.map(|held| held.key())) && !is_stale_taken {
-            if let (Some(slot), Some(held)) = (found, held) {
-                if key == held.key() {
-                    self.unite_copies(now.mono.tick_floor(), slot, teller, copy, outbox);
-                } else if !self.takes_earlier_pops(now, slot, key, outbox) {
-                    self.tell_back(slot, teller, outbox);
-                    self.tell_sites_back(slot, key.version, copy, outbox);
-                }
+            if let Some(slot) = found {
+                self.merge_earlier(now, slot, teller, (key, copy), outbox);
             }
             return PeerResult::Held;
         }
@@ -311,10 +310,30 @@ impl Shard {
         }
         match (found, held, plan) {
             (Some(slot), Some(held), Some(plan)) => self.keep_plan(slot, &held, &plan, outbox),
-            (Some(slot), ..) => self.tell_more(slot, (key, &copy.standing), teller, outbox),
+            (Some(slot), ..) => {
+                self.tell_raised(slot, (told, key), outbox);
+                self.tell_more(slot, (key, &copy.standing), teller, outbox);
+            }
             (None, ..) => {}
         }
         if self.has_left_to_others(copy) { PeerResult::Otherwise } else { PeerResult::Held }
+    }
+
+    /// Merges a copy that is no later than what is held.
+    fn merge_earlier(
+        &mut self,
+        now: Now,
+        slot: Slot,
+        teller: Teller,
+        (key, copy): (StateKey, &TimerCopy<'_>),
+        outbox: &mut Outbox,
+    ) {
+        if key == self.records.get(slot).key() {
+            self.unite_copies(now.mono.tick_floor(), slot, teller, copy, outbox);
+        } else if !self.takes_earlier_pops(now, slot, key, outbox) {
+            self.tell_back(slot, teller, outbox);
+            self.tell_sites_back(slot, key.version, copy, outbox);
+        }
     }
 
     /// What a client's write is answered that loses against the state held. `None`: it wins.

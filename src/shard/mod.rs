@@ -42,6 +42,7 @@ mod count;
 pub mod counters;
 pub mod effects;
 mod ended;
+mod far_ends;
 mod flow;
 pub mod inspect;
 pub mod journal;

@@ -33,9 +33,14 @@ const NEAR_MS: u64 = 10_000 - TURN_NEAR_MS;
 
 impl Here {
     fn new() -> Self {
+        Self::of(2, 2)
+    }
+
+    /// The same of a site of so many nodes, and a timer of so many of them.
+    fn of(nodes: usize, factor: u8) -> Self {
         let membership = Membership {
             localhost: "10.1.0.1:7253".to_owned(),
-            nodes: vec!["10.1.0.1:7253".to_owned(), "10.1.0.2:7253".to_owned()],
+            nodes: (1..=nodes).map(|node| format!("10.1.0.{node}:7253")).collect(),
             local_site: "site1".to_owned(),
             remote_sites: vec![("site2".to_owned(), "10.2.0.1:7253".to_owned())],
             replicate_across_sites: true,
@@ -44,14 +49,21 @@ impl Here {
         let view = Arc::new(View::build(None, &membership).expect("a good configuration"));
         let shard = Shard::new(config(view.clone(), 1), now(0));
         let mut here = Self { shard, view, id: TimerId(0) };
-        for peer in [here.sibling(), here.site()] {
+        let siblings = here.view.connected_nodes().without(here.shard.peers.own());
+        for peer in siblings.with(here.site()).iter() {
             here.believe(peer, Liveness::Alive);
         }
         let content = content();
-        here.request(Request::Create(definition((10, 100), 2, &content)));
-        let slot = here.shard.records.occupied_from(Slot(0)).next().expect("a timer");
-        here.id = here.shard.records.get(slot).id;
-        here
+        // Not every timer is on this node.
+        for _ in 0..100 {
+            here.request(Request::Create(definition((10, 100), factor, &content)));
+            let slot = here.shard.records.occupied_from(Slot(0)).next();
+            if let Some(slot) = slot {
+                here.id = here.shard.records.get(slot).id;
+                return here;
+            }
+        }
+        panic!("one of a hundred timers is on this node");
     }
 
     fn request(&mut self, request: Request<'_>) {
@@ -208,6 +220,7 @@ fn a_rank_that_says_nothing_may_be_at_a_pop_unless_it_lives_or_is_dead() {
             is_unsure: false,
             doubtful: None,
             ended: None,
+            is_again: false,
             takes_doubtful: false,
         };
         let mut outbox = Outbox::default();
@@ -295,4 +308,15 @@ fn a_site_comes_before_another_by_its_place_among_those_of_the_timer() {
     assert!(is_before(&placement, other, own) && !is_before(&placement, own, other));
     let of_none = Placement { sites: Sites::new(), ..placement };
     assert!(!is_before(&of_none, other, own), "neither is one of the timer");
+}
+
+/// A node of this site that was not to hold the timer may keep an end for those that are away.
+#[test]
+fn any_node_of_a_site_is_asked_about_a_timer_that_another_site_holds_too() {
+    let here = Here::of(4, 1);
+    let record = *here.shard.records.get(here.slot());
+    let asked = here.shard.whom_to_ask(now(0).mono.tick_floor(), &record, true);
+    let others = here.view.connected_nodes().without(here.shard.peers.own());
+    assert_eq!(others.len(), 3);
+    assert!(others.minus(asked).is_empty(), "{asked:?}");
 }
