@@ -18,7 +18,6 @@ use crate::timer::version::{StateKey, Version};
 use crate::wire::peer_message::TimerCopy;
 
 use super::Shard;
-use super::effects::Outbox;
 use super::parts::peers::Teller;
 use super::records::Outline;
 
@@ -36,6 +35,14 @@ fn is_since(now: Now, (version, written): (Version, Option<Tick>), ended: Tick) 
     ended <= tick && written.is_some_and(|written| written > ended) && version.wall().0 > ended_ms
 }
 
+/// What becomes of a copy.
+pub(super) enum Beside {
+    /// It has this key, which lies above an end that is held if the copy was written later.
+    Taken(StateKey),
+    /// It is such an end itself. What is held was written later, and lies above it now.
+    Raised(Slot),
+}
+
 impl Shard {
     /// Whether an end has a version of a clock that was wrong, beside that of a live state.
     fn is_far_end(&self, now: Now, version: Version, end: Version) -> bool {
@@ -45,18 +52,16 @@ impl Shard {
             && !is_planted(Bug::FarEndVoidsLaterWrite)
     }
 
-    /// The key of a copy: above the end that is held, if the copy was written later and the version
-    /// of the end lies in the future. `None`: the copy is such an end itself, and what is held was
-    /// written later, and lies above it now.
+    /// Sets a copy and what is held apart where one of them is such an end and the other one was
+    /// written later.
     pub(super) fn beside_far_ends(
         &mut self,
         now: Now,
         teller: Teller,
         (key, copy): (StateKey, &TimerCopy<'_>),
         found: Option<Slot>,
-        outbox: &mut Outbox,
-    ) -> Option<StateKey> {
-        let Some(slot) = found else { return Some(key) };
+    ) -> Beside {
+        let Some(slot) = found else { return Beside::Taken(key) };
         let held = *self.records.get(slot);
         let start = teller.start(copy.start_ms);
         match copy.body {
@@ -64,32 +69,17 @@ impl Shard {
                 let written = written_at(held.id, start, body.content);
                 let is_later = is_since(now, (key.version, written), held.start);
                 let above = is_later.then(|| self.clock.assign(now.wall, Some(held.version)));
-                Some(StateKey { version: above.unwrap_or(key.version), ..key })
+                Beside::Taken(StateKey { version: above.unwrap_or(key.version), ..key })
             }
             None if held.is_live() && self.is_far_end(now, held.version, key.version) => {
                 let content = self.records.whole_content_of(&held, &mut Vec::new()).to_vec();
                 let written = written_at(held.id, held.start, &content);
-                if !is_since(now, (held.version, written), start) {
-                    return Some(key);
+                match is_since(now, (held.version, written), start) {
+                    true => Beside::Raised(self.raise(now, slot, key.version, &content)),
+                    false => Beside::Taken(key),
                 }
-                let slot = self.raise(now, slot, key.version, &content);
-                self.tell_holders(slot, outbox);
-                self.tell_back(slot, teller, outbox);
-                None
             }
-            _ => Some(key),
-        }
-    }
-
-    /// Tells all others of what was taken, if it has another key now than it was told with.
-    pub(super) fn tell_raised(
-        &mut self,
-        slot: Slot,
-        (told, key): (StateKey, StateKey),
-        outbox: &mut Outbox,
-    ) {
-        if key != told && self.records.get(slot).is_live() {
-            self.tell_holders(slot, outbox);
+            _ => Beside::Taken(key),
         }
     }
 

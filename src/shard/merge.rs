@@ -15,6 +15,7 @@ use crate::wire::peer_message::{
 use super::Shard;
 use super::actions::is_same_write;
 use super::effects::{Answer, Outbox, PeerTicket, Purpose, Refusal};
+use super::far_ends::Beside;
 use super::originals::{may_be_one_write, start_of};
 use super::parts::peers::{FULL_MS, Teller};
 use super::records::{Outline, Placement, Record};
@@ -287,7 +288,7 @@ impl Shard {
             return lost;
         }
         let told = key;
-        let Some(key) = self.beside_far_ends(now, teller, (key, copy), found, outbox) else {
+        let Some(key) = self.key_beside(now, teller, (key, copy), found, outbox) else {
             return PeerResult::Held;
         };
         let is_stale_taken = is_planted(Bug::StaleCopyResurrects) && !copy.is_write;
@@ -317,6 +318,33 @@ impl Shard {
             (None, ..) => {}
         }
         if self.has_left_to_others(copy) { PeerResult::Otherwise } else { PeerResult::Held }
+    }
+
+    /// The key of a copy, above an end by a wrong clock if the copy was written later. `None`: the
+    /// copy is such an end, and what is held stays.
+    fn key_beside(
+        &mut self,
+        now: Now,
+        teller: Teller,
+        (key, copy): (StateKey, &TimerCopy<'_>),
+        found: Option<Slot>,
+        outbox: &mut Outbox,
+    ) -> Option<StateKey> {
+        match self.beside_far_ends(now, teller, (key, copy), found) {
+            Beside::Taken(key) => Some(key),
+            Beside::Raised(slot) => {
+                self.tell_holders(slot, outbox);
+                self.tell_back(slot, teller, outbox);
+                None
+            }
+        }
+    }
+
+    /// Tells all others of what was taken, if it has another key now than it was told with.
+    fn tell_raised(&mut self, slot: Slot, (told, key): (StateKey, StateKey), outbox: &mut Outbox) {
+        if key != told && self.records.get(slot).is_live() {
+            self.tell_holders(slot, outbox);
+        }
     }
 
     /// Merges a copy that is no later than what is held.
