@@ -308,7 +308,7 @@ fn a_read_asks_the_right_nodes_again_if_nobody_knows_of_the_timer() {
         let mut cluster = Cluster::new(count, true);
         let id = TimerId(7);
         let list = cluster.list(id);
-        let reader = list[of_list * (count - 1)];
+        let reader = list[of_list * (list.len() - 1)];
         let right = cluster.peer(reader, list[0]);
         let (now, target) = (cluster.now(), Target { id, factor: Some(1), filter: None });
         let mut event = Event::Request { from: FROM, request: Request::Read(target) };
