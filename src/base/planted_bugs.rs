@@ -260,6 +260,15 @@ pub enum Bug {
     FullNodeStaysFull = 200,
     /// A node to which a timer is about to move tells those that act for it of no write of its own.
     MovingTimerLeftToActing = 201,
+    /// An end whose version lies in the future, by a clock that was wrong, lies above what was
+    /// written after it.
+    FarEndVoidsLaterWrite = 210,
+    /// A question that was open as a pause began stays open until the pause ends.
+    PauseLeavesQuestionOpen = 211,
+    /// A read asks no node twice, and misses a timer that moves meanwhile.
+    ReadLooksOnce = 212,
+    /// A node that is back asks the holders and stand-ins alone about a timer of several sites.
+    KeeperOfEndNotAsked = 213,
 }
 
 impl Bug {
@@ -367,7 +376,7 @@ impl Bug {
     ];
 
     /// The bugs that few seeds find. The simulator of a cluster is given a seed for each.
-    pub const RARE: [Bug; 22] = [
+    pub const RARE: [Bug; 26] = [
         Bug::SilentRankDelaysEachPop,
         Bug::StandInOfSuspectStays,
         Bug::NewHolderTellsNoFormerOnes,
@@ -390,6 +399,10 @@ impl Bug {
         Bug::KeyOfSiteNotTold,
         Bug::FullNodeStaysFull,
         Bug::MovingTimerLeftToActing,
+        Bug::FarEndVoidsLaterWrite,
+        Bug::PauseLeavesQuestionOpen,
+        Bug::ReadLooksOnce,
+        Bug::KeeperOfEndNotAsked,
     ];
 
     /// The bugs of the timestamp service. The simulator of that service must find each.

@@ -668,6 +668,25 @@ fn a_pause_keeps_no_copy_from_a_node_that_lacks_it() {
     cluster.audit();
 }
 
+/// A rank has just asked whether another one is at a pop, as the destination is paused.
+#[test]
+fn a_pause_leaves_no_question_open() {
+    let mut cluster = Cluster::new(2, true);
+    (0..2).for_each(|node| set(&mut cluster, node, Some(RATE_1)));
+    for node in [0, 1].repeat(10) {
+        cluster.create(node, (2, 2), 2);
+    }
+    let is_idle = |cluster: &mut Cluster, node: usize| cluster.shard(node).questions.is_idle();
+    while (0..2).all(|node| is_idle(&mut cluster, node)) && cluster.passed_ms() < 20_000 {
+        cluster.now_ms += 10;
+        (0..2).for_each(|node| cluster.tick(node));
+    }
+    assert!(!(0..2).all(|node| is_idle(&mut cluster, node)), "one has asked the other");
+    (0..2).for_each(|node| set(&mut cluster, node, Some(PAUSED)));
+    cluster.run_until(60);
+    assert!((0..2).all(|node| is_idle(&mut cluster, node)));
+}
+
 #[test]
 fn orders_of_members_are_passed_on_as_far_as_a_turn_takes_them() {
     let mut cluster = Cluster::new(2, true);

@@ -17,6 +17,7 @@ use crate::wire::peer_message::{
 use super::Shard;
 use super::actions::is_same_write;
 use super::effects::{Answer, Outbox, PeerTicket, Purpose, Refusal};
+use super::far_ends::Beside;
 use super::originals::{may_be_one_write, start_of};
 use super::parts::peers::{FULL_MS, Teller};
 use super::records::{Outline, Placement, Record};
@@ -288,15 +289,14 @@ impl Shard {
         {
             return lost;
         }
+        let told = key;
+        let Some(key) = self.key_beside(now, teller, (key, copy), found, outbox) else {
+            return PeerResult::Held;
+        };
         let is_stale_taken = is_planted(Bug::StaleCopyResurrects) && !copy.is_write;
         if !supersedes(key, held.map(|held| held.key())) && !is_stale_taken {
-            if let (Some(slot), Some(held)) = (found, held) {
-                if key == held.key() {
-                    self.unite_copies(now.mono.tick_floor(), slot, teller, copy, outbox);
-                } else if !self.takes_earlier_pops(now, slot, key, outbox) {
-                    self.tell_back(slot, teller, outbox);
-                    self.tell_sites_back(slot, key.version, copy, outbox);
-                }
+            if let Some(slot) = found {
+                self.merge_earlier(now, slot, teller, (key, copy), outbox);
             }
             return PeerResult::Held;
         }
@@ -313,10 +313,57 @@ impl Shard {
         }
         match (found, held, plan) {
             (Some(slot), Some(held), Some(plan)) => self.keep_plan(slot, &held, &plan, outbox),
-            (Some(slot), ..) => self.tell_more(slot, (key, &copy.standing), teller, outbox),
+            (Some(slot), ..) => {
+                self.tell_raised(slot, (told, key), outbox);
+                self.tell_more(slot, (key, &copy.standing), teller, outbox);
+            }
             (None, ..) => {}
         }
         if self.has_left_to_others(copy) { PeerResult::Otherwise } else { PeerResult::Held }
+    }
+
+    /// The key of a copy, above an end by a wrong clock if the copy was written later. `None`: the
+    /// copy is such an end, and what is held stays.
+    fn key_beside(
+        &mut self,
+        now: Now,
+        teller: Teller,
+        (key, copy): (StateKey, &TimerCopy<'_>),
+        found: Option<Slot>,
+        outbox: &mut Outbox,
+    ) -> Option<StateKey> {
+        match self.beside_far_ends(now, teller, (key, copy), found) {
+            Beside::Taken(key) => Some(key),
+            Beside::Raised(slot) => {
+                self.tell_holders(slot, outbox);
+                self.tell_back(slot, teller, outbox);
+                None
+            }
+        }
+    }
+
+    /// Tells all others of what was taken, if it has another key now than it was told with.
+    fn tell_raised(&mut self, slot: Slot, (told, key): (StateKey, StateKey), outbox: &mut Outbox) {
+        if key != told && self.records.get(slot).is_live() {
+            self.tell_holders(slot, outbox);
+        }
+    }
+
+    /// Merges a copy that is no later than what is held.
+    fn merge_earlier(
+        &mut self,
+        now: Now,
+        slot: Slot,
+        teller: Teller,
+        (key, copy): (StateKey, &TimerCopy<'_>),
+        outbox: &mut Outbox,
+    ) {
+        if key == self.records.get(slot).key() {
+            self.unite_copies(now.mono.tick_floor(), slot, teller, copy, outbox);
+        } else if !self.takes_earlier_pops(now, slot, key, outbox) {
+            self.tell_back(slot, teller, outbox);
+            self.tell_sites_back(slot, key.version, copy, outbox);
+        }
     }
 
     /// What a client's write is answered that loses against the state held. `None`: it wins.

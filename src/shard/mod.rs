@@ -37,7 +37,8 @@
 //!   3. **Plans**: `calendars`, `policies`, `told`, `questions`, `ended`.
 //!   4. **Replicas**: `reconcile`, `writes`, `reports`.
 //!   5. **Pops**: `after_pop`, `attempts`, `letters`, `flow`, `pops`.
-//!   6. **States**: `reads`, `actions`, `conditions`, `sites`, `originals`, `merge`.
+//!   6. **States**: `reads`, `actions`, `conditions`, `sites`, `originals`, `far_ends`,
+//!      `merge`.
 //!   7. **The desk**: `read_answers`, `results`, `requests`, `mod`, `journal`.
 
 // May panic: assertions 1.
@@ -45,14 +46,9 @@
 // Reads the wall clock: order 2.
 
 mod actions;
-mod read_answers;
-mod results;
-mod attempts;
 mod after_pop;
-mod whose_turn;
-mod right_lists;
-mod placing;
 mod answer_bytes;
+mod attempts;
 mod calendars;
 mod collect;
 mod conditions;
@@ -61,6 +57,7 @@ mod count;
 pub mod counters;
 pub mod effects;
 mod ended;
+mod far_ends;
 mod flow;
 pub mod inspect;
 pub mod journal;
@@ -71,9 +68,11 @@ mod merge;
 mod news;
 mod originals;
 mod parts;
+mod placing;
 mod policies;
 mod pops;
 mod questions;
+mod read_answers;
 mod readings;
 mod reads;
 mod reconcile;
@@ -81,10 +80,13 @@ mod records;
 mod reports;
 pub(crate) mod requesters;
 mod requests;
+mod results;
+mod right_lists;
 mod sites;
 pub(crate) mod tag_counts;
 pub(crate) mod told;
 mod unwritten;
+mod whose_turn;
 mod writes;
 
 use std::sync::Arc;

@@ -81,6 +81,10 @@ impl Shard {
         let tick = now.mono.tick_floor();
         let record = *self.records.get(slot);
         if self.records.hosts().has_rules() && self.is_left_while_paused(tick, slot, &record) {
+            if !is_planted(Bug::PauseLeavesQuestionOpen) {
+                // What it asked just before the pause is asked anew after that.
+                self.questions.open.remove(&record.id.0);
+            }
             let again = self.look_again_at(tick, &record);
             return self.records.transition(slot, Next::Armed(again));
         }

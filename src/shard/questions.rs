@@ -166,7 +166,7 @@ impl Shard {
     /// The peers that are asked about a timer:
     ///
     /// - After an absence or the start: all nodes that may have taken writes of the timer
-    ///   meanwhile.
+    ///   meanwhile, or the end that another site told.
     /// - Otherwise: the nodes that are believed alive and whose turn to pop has come. Where a rule
     ///   holds the pop up, those that are only suspected as well.
     /// - The sites whose turn came before that of this one.
@@ -188,7 +188,14 @@ impl Shard {
                 }
             };
             let sites = if is_unheard { self.sites_to_ask(record) } else { PeerSet::EMPTY };
-            let holders = view.peers_of(&placement.replicas).union(stood_in);
+            // What another site told of the timer, any node of this one may keep.
+            let keepers = match self.peers.sites_of(&placement.sites).is_empty()
+                || is_planted(Bug::KeeperOfEndNotAsked)
+            {
+                true => PeerSet::EMPTY,
+                false => self.peers.view.connected_nodes(),
+            };
+            let holders = view.peers_of(&placement.replicas).union(stood_in).union(keepers);
             return frames(holders).union(sites).minus(gone).union(sites_before);
         }
         let since_due_ms = tick - self.records.due(record);

@@ -73,6 +73,7 @@ impl Shard {
             is_unsure: false,
             doubtful: None,
             ended: None,
+            is_again: false,
             takes_doubtful: false,
         };
         self.ask_next(now, waiting, outbox)
@@ -116,6 +117,11 @@ impl Shard {
         let able = able_of(waiting.left);
         let first = able.intersection(waiting.listed);
         let Some(peer) = first.iter().chain(able.iter()).next() else {
+            let again = self.to_ask_again(&waiting);
+            if !again.is_empty() {
+                (waiting.left, waiting.is_again) = (again, true);
+                return self.ask_next(now, waiting, outbox);
+            }
             if self.awaits_verdict(tick, &waiting) {
                 waiting.asked = self.peers.own();
                 waiting.asked_at = tick;
@@ -131,6 +137,28 @@ impl Shard {
         let key = self.reads.insert(waiting);
         outbox.tell(peer, Purpose::Read(key), bytes);
         None
+    }
+
+    /// The right nodes, where no node knows of the timer: it may have come to them after they were
+    /// asked, from a node that was asked after it had given the timer away. A node that decides
+    /// about a condition is the first of them itself.
+    fn to_ask_again(&self, waiting: &Waiting) -> PeerSet {
+        let own = self.peers.own();
+        let others = self.peers.alive().minus(waiting.listed).without(own);
+        let is_unknown = waiting.left.is_empty()
+            && !others.is_empty()
+            && !waiting.is_unsure
+            && waiting.doubtful.is_none()
+            && waiting.ended.is_none()
+            && self.find(waiting.id).is_none();
+        let is_final = waiting.is_again
+            || waiting.listed.contains(own)
+            || matches!(waiting.from, Reader::Condition(_))
+            || is_planted(Bug::ReadLooksOnce);
+        match is_unknown && !is_final {
+            true => waiting.listed.intersection(self.peers.alive()).minus(self.peers.http()),
+            false => PeerSet::EMPTY,
+        }
     }
 
     /// Whether a write with a condition waits until the nodes that are left to be asked are back

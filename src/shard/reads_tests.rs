@@ -300,3 +300,30 @@ fn a_tombstone_is_left_to_those_that_hold_the_timer_now() {
     assert!(!record.is_live());
     assert_eq!(*shard.records.placement_of(&record), placement);
 }
+
+/// A timer moves to the right node after that was asked, from one that is asked after the move.
+#[test]
+fn a_read_asks_the_right_nodes_again_if_nobody_knows_of_the_timer() {
+    for (count, of_list, asks) in [(4, 1, 4), (4, 0, 3), (2, 1, 1)] {
+        let mut cluster = Cluster::new(count, true);
+        let id = TimerId(7);
+        let list = cluster.list(id);
+        let reader = list[of_list * (list.len() - 1)];
+        let right = cluster.peer(reader, list[0]);
+        let (now, target) = (cluster.now(), Target { id, factor: Some(1), filter: None });
+        let mut event = Event::Request { from: FROM, request: Request::Read(target) };
+        let mut asked = Vec::new();
+        loop {
+            let mut outbox = Outbox::default();
+            cluster.shard(reader).handle(now, event, &mut outbox);
+            let Some(told) = outbox.to_peers.pop() else { break };
+            asked.push(told.peer);
+            let (peer, purpose, result) = (told.peer, told.purpose, PeerResult::NotFound);
+            event = Event::PeerResult { peer, purpose, result };
+        }
+        assert_eq!(asked.len(), asks, "{count} {of_list}");
+        if asks == 4 {
+            assert_eq!((asked.first().copied(), asked.last().copied()), (right, right));
+        }
+    }
+}

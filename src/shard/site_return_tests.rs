@@ -270,3 +270,45 @@ fn a_site_that_is_back_leaves_a_pop_to_the_site_that_tries_it() {
     assert!(sites.holders(id).is_empty());
     sites.audit();
 }
+
+/// A client deletes a timer while the clocks of its site are an hour ahead, and writes it anew when
+/// they are right. The site has forgotten the end by then, and the other one has not.
+#[test]
+fn what_is_written_after_an_end_of_a_wrong_clock_lies_above_it() {
+    // The write is told first, or the end is.
+    for told_first in [0, 2] {
+        let mut sites = Sites::new();
+        let id = sites.create(0, (300, 300), 2);
+        sites.run_until(1);
+        sites.ahead_ms = 3_600_000;
+        sites.delete(0, id, 2);
+        sites.ahead_ms = 0;
+        sites.run_until(8);
+        (0..NODES).for_each(|node| sites.cut(node, true));
+        for node in [0, 1] {
+            let (tick, shard) = (sites.now(node).mono.tick_floor(), &mut sites.shards[node]);
+            let slot = shard.find(id).expect("an end");
+            shard.records.forget(tick, slot);
+        }
+        let mut content = Vec::new();
+        encode_content("/pop", &[], b"opaque", &mut content);
+        let target = Target { id, factor: Some(2), filter: None };
+        sites.ask(0, Request::Update(target, definition(&content)));
+        for (node, second) in [(told_first, 9), (told_first + 1, 10), (2 - told_first, 11)] {
+            sites.cut(node, false);
+            sites.run_until(second);
+        }
+        sites.cut(3 - told_first, false);
+        sites.run_until(20);
+        assert_eq!(sites.holders(id), [0, 1, 2, 3], "{told_first}");
+        let versions = sites
+            .shards
+            .iter()
+            .map(|shard| shard.records.get(shard.find(id).expect("held by all")).version);
+        let versions: Vec<Version> = versions.collect();
+        assert!(versions.iter().all(|version| *version == versions[0]), "{versions:?}");
+        sites.run_until(60);
+        assert_eq!(sites.pops.len(), 1, "{:?}", sites.pops);
+        sites.audit();
+    }
+}

@@ -40,8 +40,9 @@ struct Sites {
     /// Nodes that get no time.
     frozen: &'static [usize],
     now_ms: u64,
-    /// How far the wall clocks of the second site are behind.
+    /// How far the wall clocks of the second site are behind, and those of the first one ahead.
     behind_ms: u64,
+    ahead_ms: u64,
     /// Each pop: milliseconds after the start, node, sequence number.
     pops: Vec<(u64, usize, u64)>,
     answers: Vec<Answer>,
@@ -96,6 +97,7 @@ impl Sites {
             frozen: &[],
             now_ms: START_MS,
             behind_ms: 0,
+            ahead_ms: 0,
             pops: Vec::new(),
             answers: Vec::new(),
             under_way: None,
@@ -112,8 +114,11 @@ impl Sites {
     }
 
     fn now(&self, node: usize) -> Now {
-        let behind_ms = if node < 2 { 0 } else { self.behind_ms };
-        Now { mono: MonoNs(self.now_ms * TICK_NS), wall: WallMs(self.now_ms - behind_ms) }
+        let wall_ms = match node {
+            0..2 => self.now_ms + self.ahead_ms,
+            _ => self.now_ms - self.behind_ms,
+        };
+        Now { mono: MonoNs(self.now_ms * TICK_NS), wall: WallMs(wall_ms) }
     }
 
     fn believe(&mut self, at: usize, peer: PeerIndex, liveness: Liveness) {

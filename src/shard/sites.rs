@@ -240,6 +240,7 @@ impl Shard {
             is_unsure: false,
             doubtful: None,
             ended: None,
+            is_again: false,
             takes_doubtful: false,
         };
         self.ask_next_rank(now, asked, waiting, outbox).map(says)

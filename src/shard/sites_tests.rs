@@ -35,14 +35,15 @@ const NEAR_MS: u64 = 10_000 - TURN_NEAR_MS;
 
 impl Here {
     fn new() -> Self {
-        Self::beside(&[("site2", "10.2.0.1:7253")])
+        Self::of((2, 2), &[("site2", "10.2.0.1:7253")])
     }
 
-    fn beside(sites: &[(&str, &str)]) -> Self {
+    /// The same of a site of so many nodes, and a timer of so many of them, beside these sites.
+    fn of((nodes, factor): (usize, u8), sites: &[(&str, &str)]) -> Self {
         let named = |(name, at): &(&str, &str)| ((*name).to_owned(), (*at).to_owned());
         let membership = Membership {
             localhost: "10.1.0.1:7253".to_owned(),
-            nodes: vec!["10.1.0.1:7253".to_owned(), "10.1.0.2:7253".to_owned()],
+            nodes: (1..=nodes).map(|node| format!("10.1.0.{node}:7253")).collect(),
             local_site: "site1".to_owned(),
             remote_sites: sites.iter().map(named).collect(),
             replicate_across_sites: true,
@@ -51,13 +52,20 @@ impl Here {
         let view = Arc::new(View::build(None, &membership).expect("a good configuration"));
         let shard = Shard::new(config(view.clone(), 1), now(0));
         let mut here = Self { shard, view, id: TimerId(0) };
-        let peers = here.view.connected_sites().with(here.sibling());
+        let siblings = here.view.connected_nodes().without(here.shard.peers.own());
+        let peers = here.view.connected_sites().union(siblings);
         peers.iter().for_each(|peer| here.believe(peer, Liveness::Alive));
         let content = content();
-        here.request(Request::Create(definition((10, 100), 2, &content)));
-        let slot = here.shard.records.occupied_from(Slot(0)).next().expect("a timer");
-        here.id = here.shard.records.get(slot).id;
-        here
+        // Not every timer is on this node.
+        for _ in 0..100 {
+            here.request(Request::Create(definition((10, 100), factor, &content)));
+            let slot = here.shard.records.occupied_from(Slot(0)).next();
+            if let Some(slot) = slot {
+                here.id = here.shard.records.get(slot).id;
+                return here;
+            }
+        }
+        panic!("one of a hundred timers is on this node");
     }
 
     fn request(&mut self, request: Request<'_>) {
@@ -214,6 +222,7 @@ fn a_rank_that_says_nothing_may_be_at_a_pop_unless_it_lives_or_is_dead() {
             is_unsure: false,
             doubtful: None,
             ended: None,
+            is_again: false,
             takes_doubtful: false,
         };
         let mut outbox = Outbox::default();
@@ -306,7 +315,7 @@ fn a_site_comes_before_another_by_its_place_among_those_of_the_timer() {
 /// It may have told this site alone, if the two others were cut from each other.
 #[test]
 fn when_a_site_dies_the_others_are_offered_what_this_one_holds() {
-    let mut here = Here::beside(&[("site2", "10.2.0.1:7253"), ("site3", "10.3.0.1:7253")]);
+    let mut here = Here::of((2, 2), &[("site2", "10.2.0.1:7253"), ("site3", "10.3.0.1:7253")]);
     let [dead, other] = here.view.connected_sites().iter().collect::<Vec<_>>()[..] else {
         panic!("two other sites")
     };
@@ -324,4 +333,15 @@ fn when_a_site_dies_the_others_are_offered_what_this_one_holds() {
     assert_eq!(offered(&mut here, 3), [other]);
     here.believe(dead, Liveness::Dead);
     assert!(offered(&mut here, 4).is_empty());
+}
+
+/// A node of this site that was not to hold the timer may keep an end for those that are away.
+#[test]
+fn any_node_of_a_site_is_asked_about_a_timer_that_another_site_holds_too() {
+    let here = Here::of((4, 1), &[("site2", "10.2.0.1:7253")]);
+    let record = *here.shard.records.get(here.slot());
+    let asked = here.shard.whom_to_ask(now(0).mono.tick_floor(), &record, true);
+    let others = here.view.connected_nodes().without(here.shard.peers.own());
+    assert_eq!(others.len(), 3);
+    assert!(others.minus(asked).is_empty(), "{asked:?}");
 }

@@ -246,7 +246,9 @@ impl Write {
         let (earliest, latest) = (acting.asked_ns / 1_000_000, until_ns / 1_000_000);
         // A timer begins with the tick after its request: no action comes before that.
         let latest = latest.max(self.answered_ns.div_ceil(1_000_000));
-        let (from, to) = (acting.next, self.next + self.acts.given_up_max);
+        // Of the times that came while it was paused any may be the present one.
+        let to = (self.next + self.acts.given_up_max).max(self.acts.skips_to);
+        let from = acting.next;
         match acting.action {
             TimerAction::Pause => self.acts.is_paused = true,
             TimerAction::RunNow => {
@@ -426,6 +428,8 @@ impl Model {
                 _ if is_anew && acting.is_change() => true,
                 TimerAction::Pause => false,
                 TimerAction::Resume => acting.was_paused,
+                // Only an action counts the attempts anew.
+                TimerAction::RunNow if is_again && !acting.was_paused => true,
                 TimerAction::RunNow => may_be_run && !is_own,
             };
             if acting.is_seen {

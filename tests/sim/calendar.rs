@@ -24,6 +24,8 @@ const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 /// A pop that is at most so late is made, whatever its catch-up window is.
 const LATE_MS: u64 = 10_000;
+/// Two clocks that agree are no further apart.
+const SKEW_MS: u64 = 60_000;
 /// Most moments between two pops that are looked at.
 const MOMENTS_MAX: usize = 20_000;
 
@@ -179,7 +181,9 @@ impl Cron {
     fn after_pop(&self, wall_ms: u64, offset_ms: u64) -> Option<Self> {
         let wall_ms = wall_ms.saturating_sub(offset_ms);
         let made_up_from_ms = wall_ms.saturating_sub(self.catch_up_ms.max(LATE_MS) + 1);
-        let due_ms = self.pattern.next_after(self.due_ms.max(made_up_from_ms));
+        // A moment that is so far ahead was planned by a clock that has been set back since.
+        let over_ms = if self.due_ms > wall_ms + SKEW_MS { wall_ms } else { self.due_ms };
+        let due_ms = self.pattern.next_after(over_ms.max(made_up_from_ms));
         let is_there = self.end_ms.is_none_or(|end_ms| due_ms <= end_ms);
         is_there.then_some(Self { due_ms, done: self.done + 1, ..*self })
     }

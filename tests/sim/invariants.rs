@@ -14,6 +14,8 @@ use super::model::{
     broken,
 };
 
+/// Callbacks to hosts that have not answered, of which no more begin on a core in a tick.
+const STRANGERS_MAX: u32 = 8;
 /// A pop that has been due for so long is in the list of its host, if the core got any time.
 const WAITED_MS: u64 = 600;
 
@@ -108,6 +110,7 @@ impl Model {
         }
         let is_again = write.stale_in_a_row > 0;
         self.leaves_places(usize::from(begun.core), wish.host, is_again, &story)?;
+        self.note_begun(usize::from(begun.core), begun.now.mono.tick_floor().0);
         let host = &mut self.hosts[usize::from(begun.core)][wish.host as usize];
         host.in_flight += 1;
         if host.in_flight > u64::from(places) {
@@ -168,7 +171,9 @@ impl Model {
             let give_up_at = give_up_at.saturating_sub(write.own_unknown_ms());
             let failed = skipped == write.next && write.failed > 0;
             // What waits as its rule is taken away may then wait for a place.
-            let has_waited = host.ruled_at.is_some_and(|at| at >= write.due(write.next));
+            // A client may have run it since.
+            let came_due = write.due(write.next).min(write.own_due(write.next));
+            let has_waited = host.ruled_at.is_some_and(|at| at >= came_due);
             let had_reason = failed || has_waited || host.was_in_trouble_since(give_up_at);
             if begun.now.mono.tick_floor().0 < give_up_at || !had_reason {
                 return broken("T5", format!("{story}: skips {skipped} without a failure"));
@@ -303,7 +308,9 @@ impl Model {
                 !self.may_have_ended(*id, tick) && !self.may_wait_for_next(*id, tick)
             });
             let Some(&(by, id)) = overdue.next() else { continue };
-            if self.must_start(core, host, by, tick, places) {
+            if self.must_start(core, host, by, tick, places)
+                && !self.waits_for_tick(core, tick, until)
+            {
                 let what = format!(
                     "timer {id:x} was to pop by {by}, core {core} sleeps at {tick}; \
                      host {number} has {} callbacks, {} failures, ended at {}",
@@ -313,6 +320,18 @@ impl Model {
             }
         }
         Ok(())
+    }
+
+    fn note_begun(&mut self, core: usize, tick: u64) {
+        let (at, begun) = self.begun[core];
+        self.begun[core] = (tick, if at == tick { begun + 1 } else { 1 });
+    }
+
+    /// Reports whether so many callbacks began in this tick that one to a host that has not answered
+    /// waits for the next tick, in which the core looks again.
+    fn waits_for_tick(&self, core: usize, tick: u64, until: Option<Tick>) -> bool {
+        let (at, begun) = self.begun[core];
+        at == tick && begun >= STRANGERS_MAX && until.is_some_and(|until| until.0 <= tick + 1)
     }
 
     /// Reports whether the pop that is owed may have been given up by a policy, perhaps untried

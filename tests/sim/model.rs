@@ -317,6 +317,8 @@ pub struct Model {
     pub reporting: Vec<u64>,
     /// By core: the tick at which there was last no place for a host without callbacks.
     pub crowded_until: Vec<u64>,
+    /// By core: the tick in which callbacks last began, and how many did.
+    pub begun: Vec<(u64, u32)>,
     /// The time by which each core's calendars go.
     pub clocks: Clocks,
     has_stalls: bool,
@@ -346,6 +348,7 @@ impl Model {
             places_per_core: options.callbacks.places_per_core_max.into(),
             reporting: vec![0; cores],
             crowded_until: vec![0; cores],
+            begun: vec![(0, 0); cores],
             clocks: Clocks::new(options.shards),
             has_stalls: options.has_stalls,
             wall_ms: options.wall_ms,

@@ -223,7 +223,15 @@ impl World {
             return Ok(());
         }
         let holders = self.holders(id);
-        let newest = holders.iter().map(|(_, held)| held.version).max();
+        // Another site finds an end that a wrong clock has made to be earlier when it hears of the
+        // write.
+        let skew_ms = self.options.cluster.clock_skew_max_ms as i64 + SKEW_MS;
+        let latest_ms = WALL_MS + (self.now_ns / MS) as i64 + skew_ms;
+        let is_end_of_wrong_clock =
+            |held: &Held| !held.is_live && held.version.wall().0 as i64 > latest_ms;
+        let known = holders.iter().map(|(_, held)| held);
+        let known = known.filter(|held| !self.model.has_sites || !is_end_of_wrong_clock(held));
+        let newest = known.map(|held| held.version).max();
         let down = self.down();
         let have =
             holders.iter().filter(|(_, held)| held.is_live && Some(held.version) == newest).count()

@@ -70,6 +70,8 @@ pub struct Waiting {
     pub doubtful: Option<(StateKey, Option<PeerIndex>)>,
     /// The newest end of the timer among those that may have missed a write, for a condition.
     pub ended: Option<Box<Seen>>,
+    /// Whether the right nodes are asked again.
+    pub is_again: bool,
     /// Whether a doubtful copy answers, because there is no better one.
     pub takes_doubtful: bool,
 }
