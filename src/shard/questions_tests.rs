@@ -5,6 +5,7 @@ use super::super::harness_tests::Cluster;
 use super::super::parts::turns::HOLD_MS;
 use super::super::records::Placement;
 use super::*;
+use crate::base::ids::SiteHash;
 use crate::base::limits::{CallbackLimits, ClusterLimits};
 use crate::cluster::detector::Liveness;
 use crate::timer::version::StateKey;
@@ -539,7 +540,8 @@ fn the_ranks_of_a_site_behind_others_wait_for_these_one_longer_than_the_other() 
         let shard = cluster.shard(list[rank]);
         let slot = shard.find(ID).expect("it is held");
         let placement = *shard.records.placement_of(shard.records.get(slot));
-        shard.place(slot, &Placement { sites_ahead: 1, ..placement });
+        let sites = [1, 2].map(SiteHash).into_iter().collect();
+        shard.place(slot, &Placement { sites, sites_ahead: 1, ..placement });
         let record = record(shard);
         let question = Question::new(record.key(), PeerSet::EMPTY, Tick(5));
         assert_eq!(shard.waits_until(&record, &question), Tick(5) + patience_ms, "{rank}");
