@@ -298,6 +298,14 @@ fn large_timers_end_a_page() {
     let page = world.page(query("limit=10"));
     assert_eq!(page.timers.len(), 3, "1.2 MB");
     assert_eq!(world.all("limit=10").len(), 10);
+    // Nothing is asked for that has no room in the page.
+    for (opaque_bytes, limit, part_max, asked) in [(400_000, 10, 1, 3), (1, 3, 3, 1)] {
+        let shard = Shard { opaque_bytes, ..Shard::of(0..10) };
+        let mut world = World::new(vec![shard], vec![]);
+        world.part_max = part_max;
+        let page = world.page(query(&format!("limit={limit}")));
+        assert_eq!((page.timers.len(), world.asked), (3, asked), "{opaque_bytes}");
+    }
 }
 
 #[test]
@@ -331,8 +339,10 @@ fn a_page_that_takes_long_ends_where_it_is() {
 #[test]
 fn a_core_puts_so_many_pages_together_at_a_time() {
     let mut world = World::new(vec![Shard::of(0..5)], vec![]);
+    assert!(world.lists.is_empty());
     for number in 0..LISTINGS_MAX as u64 {
         world.begin_by(number % 2, query("")).expect("room");
+        assert!(!world.lists.is_empty());
     }
     assert_eq!(world.begin(query("")), Err(Refusal::ListsFull));
     assert_eq!(world.begin_by(0, query("")), Err(Refusal::ListsOfNameFull));

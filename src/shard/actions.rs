@@ -104,10 +104,10 @@ impl Shard {
         };
         let definition =
             Definition { interval_ms, repeat_for_ms, factor: None, authority, content };
-        let forgets = action == TimerAction::Resume
+        let forgets = is_planted(Bug::ResumeForgetsMissed)
+            && action == TimerAction::Resume
             && schedule.pops() == 1
-            && schedule.come(now.mono.tick_floor()) > 0
-            && is_planted(Bug::ResumeForgetsMissed);
+            && schedule.come(now.mono.tick_floor()) > 0;
         asked.definition = (!forgets).then(|| OwnedDefinition::copy(&definition));
         (asked.start, asked.sequence) = (seen.start, sequence);
         if action == TimerAction::RunNow && is_planted(Bug::RunMovesSchedule) {

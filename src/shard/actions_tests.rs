@@ -4,12 +4,13 @@ use proptest::prelude::*;
 
 use crate::base::ids::TimerId;
 use crate::cluster::detector::Liveness;
+use crate::shard::Shard;
 use crate::shard::effects::{
     Answer, CallbackOutcome, Condition, Conditional, Dialect, Event, Outbox, Refusal, Request,
     Ticket,
 };
 use crate::shard::harness_tests::{Cluster, definition, target};
-use crate::shard::records::State;
+use crate::shard::records::{Record, State};
 use crate::timer::definition::encode_with_attributes;
 use crate::timer::version::{StateKey, Version};
 use crate::wire::attributes::{Attributes, CronTiming, RetryPolicy};
@@ -504,5 +505,28 @@ fn the_callback_of_another_timer_ends_nothing() {
         let shard = cluster.shard(0);
         let record = *shard.records.get(shard.find(id).expect("it is held"));
         assert_eq!(record.sequence, sequence, "{is_other}");
+    }
+}
+
+#[test]
+fn an_action_that_was_judged_without_a_pop_is_behind_where_the_pop_is_known() {
+    let mut cluster = Cluster::new(1, true);
+    let [acted, plain] = [(); 2].map(|()| cluster.create(0, (10, 100), 1));
+    act(&mut cluster, 0, acted, Pause);
+    let shard = cluster.shard(0);
+    for (id, is_acted) in [(acted, true), (plain, false)] {
+        let record = *shard.records.get(shard.find(id).expect("held"));
+        let mut room = Vec::new();
+        let copy = shard.copy_of(&record, &mut room);
+        let popped = Record { sequence: record.sequence + 1, ..record };
+        let other = Version(record.version.0 - 1);
+        for (held, seen, is_behind) in [
+            (&popped, record.version, is_acted),
+            (&popped, other, false),
+            (&record, record.version, false),
+        ] {
+            let found = Shard::is_behind(held, seen, &copy);
+            assert_eq!(found, is_behind, "{is_acted} {seen:?} {}", held.sequence);
+        }
     }
 }

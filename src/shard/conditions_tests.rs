@@ -6,9 +6,10 @@ use crate::base::limits::ClusterLimits;
 use crate::cluster::detector::Liveness;
 use crate::shard::effects::{Dialect, Event, Request, Target};
 use crate::shard::harness_tests::{Cluster, FROM, definition, tell};
+use crate::shard::records::State;
 use crate::timer::definition::{Definition, encode_with_attributes};
 use crate::timer::naming::{KEY_REMEMBERED_MS, digest_of, id_of_key, id_of_name};
-use crate::wire::attributes::Attributes;
+use crate::wire::attributes::{Acted, Attributes, CronTiming};
 use crate::wire::peer_message::decode_result;
 use crate::wire::timer_action::TimerAction;
 
@@ -599,8 +600,13 @@ fn a_write_with_a_condition_does_not_wait_for_ever_for_a_node_that_comes_and_goe
 #[test]
 fn what_is_not_known_for_certain_is_refused_unless_a_key_is() {
     let mut cluster = settled(3);
-    let (now, id) = (cluster.now(), id_of_name("one"));
-    let asked = Asked {
+    let Answer::Identified(keyed) = post(&mut cluster, 0, ("key", "body"), (100, 100)) else {
+        panic!("a timer is made")
+    };
+    let keyed = keyed.id;
+    let asker = cluster.holders(keyed)[0];
+    let now = cluster.now();
+    let asked = |id| Asked {
         from: FROM,
         asked_at: now.mono.tick_floor(),
         start: now.mono.tick_floor(),
@@ -615,9 +621,12 @@ fn what_is_not_known_for_certain_is_refused_unless_a_key_is() {
         refused: PeerSet::EMPTY,
         tries: 0,
     };
-    let latest = Latest::Unsure(Refusal::Unanswered);
-    let decided = cluster.shard(0).judge_latest(now, asked, latest, &mut Outbox::default());
-    assert_eq!(decided, Err(Refusal::Unanswered));
+    let mut decided = |asked| {
+        let (shard, latest) = (cluster.shard(asker), Latest::Unsure(Refusal::Unanswered));
+        shard.judge_latest(now, asked, latest, &mut Outbox::default())
+    };
+    assert_eq!(decided(asked(id_of_name("one"))), Err(Refusal::Unanswered));
+    assert_ne!(decided(asked(keyed)), Err(Refusal::Unanswered));
 }
 
 #[test]
@@ -688,4 +697,59 @@ fn a_deciding_node_that_lives_is_waited_for_a_second_longer_than_a_suspicion() {
         let key = shard.conditions.key_at(0).expect("one waits");
         assert_eq!(shard.conditions.get(key).map(|asked| asked.tries), Some(tries));
     }
+}
+
+/// This node has made a pop since the action was judged.
+#[test]
+fn an_action_goes_on_by_the_plan_of_a_calendar_that_is_held() {
+    let mut cluster = settled(1);
+    let wall_ms = cluster.wall_ms(0);
+    let cron = CronTiming {
+        expression: "*/10 * * * * *",
+        zone: "UTC",
+        due_ms: wall_ms + 10_000,
+        done: 3,
+        catch_up_ms: 60_000,
+        end_ms: None,
+    };
+    let follows = Attributes { cron: Some(cron), ..Attributes::default() };
+    let id = cluster.create_ms(0, 10_000, 1, &follows);
+    let now = cluster.now();
+    let shard = cluster.shard(0);
+    let slot = shard.find(id).expect("it is held");
+    let held = *shard.records.get(slot);
+    let acted = Acted { root: held.version.0 - 1, at_ms: 7, pop: 0 };
+    let before = CronTiming { due_ms: wall_ms, done: 2, ..cron };
+    let (cron, is_paused) = (Some(before), true);
+    let judged = Attributes { cron, acted: Some(acted), is_paused, ..Attributes::default() };
+    let (judged, version) = (content(&judged), Version(held.version.0 + 5));
+    let new = NewWrite {
+        from: Some(FROM),
+        asked_at: now.mono.tick_floor(),
+        id,
+        slot: Some(slot),
+        key: StateKey { version, sequence: 0 },
+        start: Tick(1),
+        interval_ms: 1,
+        repeat_for_ms: 1,
+        body: Some(("host:80", &judged)),
+        tries: 1,
+        refused: PeerSet::EMPTY,
+        is_decided: true,
+        gives_way: false,
+        is_action: true,
+    };
+    let plan = shard.plan_known(target(id), 1, None);
+    let written = shard.spread(now, new, &plan, &mut Outbox::default());
+    assert!(matches!(written, Ok(Some(Answer::Identified(_)))), "{written:?}");
+    let record = *shard.records.get(shard.find(id).expect("it is held"));
+    assert!(record.version > version && record.state == State::Paused);
+    let times = |record: &Record| (record.start, record.interval_ms, record.repeat_for.get());
+    assert_eq!(times(&record), times(&held));
+    let content = shard.records.content_of(&record);
+    let Attributes { cron, acted: by, .. } = content.attributes();
+    assert_eq!(
+        (cron.map(|cron| (cron.due_ms, cron.done)), by),
+        (Some((wall_ms + 10_000, 3)), Some(acted))
+    );
 }

@@ -603,6 +603,37 @@ fn the_ranks_before_one_are_those_whose_turn_comes_earlier() {
 }
 
 #[test]
+fn the_rule_of_one_host_holds_up_no_pop_to_another() {
+    let mut cluster = Cluster::new(1, true);
+    let [ruled, other] =
+        ["host:80", "other:80"].map(|host| cluster.create_at(0, host, (10, 10), 1));
+    let is_ruled = |cluster: &mut Cluster, id| {
+        let shard = cluster.shard(0);
+        shard.is_ruled(shard.records.get(shard.find(id).expect("it is held")))
+    };
+    assert!(!is_ruled(&mut cluster, ruled));
+    set(&mut cluster, 0, Some(RATE_1));
+    assert_eq!([ruled, other].map(|id| is_ruled(&mut cluster, id)), [true, false]);
+}
+
+/// By when the pop was due and when the rule was taken away: the number of the pop that is made.
+#[test]
+fn only_pops_that_were_due_when_their_rule_was_taken_away_are_left_out() {
+    for (unruled_ms, number) in [(0, 1), (999, 1), (1_000, 3), (1_001, 3)] {
+        let mut cluster = alone(1, (1, 100), PAUSED);
+        cluster.skip_to(unruled_ms);
+        let (now, none) = (cluster.now(), Arc::default());
+        let shard = cluster.shard(0);
+        let slot = shard.records.occupied_from(Slot(0)).next().expect("one timer");
+        let authority = shard.records.get(slot).authority;
+        shard.records.hosts_mut().admit(authority, Tick(1), &mut Vec::new()).expect("a lane");
+        shard.set_flow_rules(now, none);
+        let tick = Tick(START_MS + 3_500);
+        assert_eq!(shard.without_missed(tick, slot).sequence + 1, number, "{unruled_ms}");
+    }
+}
+
+#[test]
 fn only_a_pop_that_was_not_tried_waits_by_a_rule() {
     for (attempts, waits) in [(0, true), (1, false)] {
         let mut cluster = alone(1, (10, 10), PAUSED);

@@ -1,6 +1,7 @@
 //! Until when a tombstone stays.
 
 use crate::base::ids::TimerId;
+use crate::base::time::Tick;
 use crate::cluster::detector::Liveness;
 use crate::shard::effects::{Answer, Request, Target};
 use crate::shard::harness_tests::{Cluster, content, definition, target};
@@ -121,5 +122,18 @@ fn the_end_that_another_site_tells_is_held_from_the_last_pop_on() {
         let shard = cluster.shard(0);
         shard.end_tombstone(now, slot);
         assert_eq!(shard.find(id).is_some(), stays, "{early_ms}");
+    }
+}
+
+#[test]
+fn a_site_that_has_returned_is_heard_for_as_long_as_a_tombstone_is_held() {
+    let mut cluster = Cluster::new(2, true);
+    let shard = cluster.shard(0);
+    let hold_ms = shard.config.cluster.tombstone_hold_ms;
+    for (returned_at, tick, has_heard) in
+        [(0, 1, true), (5, 4 + hold_ms, false), (5, 5 + hold_ms, true)]
+    {
+        shard.peers.site_returned_at = Tick(returned_at);
+        assert_eq!(shard.has_heard_sites(Tick(tick)), has_heard, "{returned_at} {tick}");
     }
 }

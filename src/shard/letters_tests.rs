@@ -57,6 +57,15 @@ fn shown(cluster: &mut Cluster, node: usize, id: TimerId) -> TimerView {
     }
 }
 
+/// The number of the pop of a letter, and whether the letter is on its way to its URI.
+fn letter_of(cluster: &mut Cluster, id: TimerId) -> (u64, bool) {
+    let shard = cluster.shard(0);
+    let record = *shard.records.get(shard.find(id).expect("it is held"));
+    let content = shard.records.content_of(&record);
+    let letter = content.attributes().letter.expect("a letter");
+    (letter.sequence, letter.is_on_its_way)
+}
+
 fn is_done(answer: &Answer) -> bool {
     matches!(answer, Answer::Done { .. })
 }
@@ -291,6 +300,17 @@ fn a_letter_goes_to_its_uri_and_is_kept_if_that_fails() {
     cluster.pass_to(30_000);
     assert!(cluster.holders(gone).is_empty(), "the first server said so");
     cluster.audit();
+}
+
+#[test]
+fn a_letter_of_a_replay_goes_to_its_uri_with_the_number_of_its_pop() {
+    let mut cluster = failing(1);
+    let id = cluster.create_with(0, (5, 10), 1, &with_uri());
+    cluster.pass_to(20_000);
+    assert_eq!(letter_of(&mut cluster, id), (2, false));
+    assert!(is_done(&cluster.ask(0, Request::Letter(target(id, 1), LetterUse::Replay, None))));
+    cluster.pass_to(21_500);
+    assert_eq!(letter_of(&mut cluster, id), (2, true));
 }
 
 #[test]

@@ -7,14 +7,16 @@ use super::*;
 use crate::base::ids::TimerId;
 use crate::base::time::WallMs;
 use crate::cluster::detector::Liveness;
-use crate::shard::effects::{Answer, CallbackOutcome, Internal, Request};
+use crate::shard::effects::{Answer, CallbackOutcome, Condition, Conditional, Internal, Request};
 use crate::shard::harness_tests::{Cluster, START_MS, definition};
 use crate::shard::parts::list::WINDOW_MIN;
 use crate::timer::definition::encode_with_attributes;
 use crate::timer::naming::id_of_name;
 use crate::wire::attributes::{Attributes, RetryPolicy};
+use crate::wire::dead_letter::GivenUp;
 use crate::wire::jobs::{JobReport, JobState, JobsPart};
 use crate::wire::list_query::OwnedFilter;
+use crate::wire::timer_action::TimerAction;
 use crate::wire::timer_list::{LIST_LIMIT_MAX, read_listed, read_part};
 
 const ALL: ListAsk<'_> =
@@ -77,6 +79,7 @@ fn all_timers_are_told_over_several_windows_with_bounded_work() {
     let began_ms = cluster.now_ms;
     let (told, _) = all_of(&mut cluster, 0, ALL);
     assert_eq!(ids(&told), made);
+    assert_eq!(cluster.shard(0).counters.listed, count);
     let looks = cluster.shard(0).counters.list_looks - before;
     // Two walks, a sort, and what each timer costs.
     assert!(looks < count * u64::from(LOOKS_PER_TIMER + 4), "{looks} looks");
@@ -293,6 +296,10 @@ fn only_letters_are_told_by_all_holders_where_states_are_asked_for() {
     let of = |states: ListedState| Filter { states: states.bit(), ..Filter::ALL };
     assert_eq!(told(&mut cluster, 1, of(ListedState::Parked)), [letter; 2]);
     assert_eq!(told(&mut cluster, 2, of(ListedState::Armed)), [armed], "the first rank knows");
+    assert_eq!(told(&mut cluster, 3, Filter::ALL), [armed; 2], "states are not asked for");
+    let given_up = |reason| Filter { reason: Some(reason), ..of(ListedState::Parked) };
+    assert_eq!(told(&mut cluster, 4, given_up(GivenUp::Attempts)), [letter; 2]);
+    assert_eq!(told(&mut cluster, 5, given_up(GivenUp::Age)), []);
 }
 
 #[test]
@@ -341,4 +348,42 @@ fn the_jobs_of_a_core_are_told_to_whoever_asks() {
         JobsPart { shards: 1, jobs }.encode(&mut wanted);
         assert_eq!(part[..], wanted, "{job:?}");
     }
+}
+
+#[test]
+fn a_paused_timer_is_told_as_if_it_were_not_and_one_that_is_run_as_due() {
+    let mut cluster = Cluster::new(1, true);
+    let id = TimerId(1);
+    cluster.put(0, id, (500, 500), 1);
+    let mut walk = 0;
+    let mut told = |cluster: &mut Cluster, action| {
+        let (target, definition) = (crate::shard::harness_tests::target(id, 1), None);
+        let condition = Condition::Present;
+        let action = Conditional { target, condition, definition, action: Some(action) };
+        cluster.ask(0, Request::Conditional(action));
+        walk += 1;
+        let (told, _) = all_of(cluster, 0, ListAsk { walk, ..ALL });
+        (told[0].1, told[0].3)
+    };
+    assert_eq!(told(&mut cluster, TimerAction::Pause), (ListedState::Paused, 500_000));
+    cluster.run_until(3);
+    assert_eq!(told(&mut cluster, TimerAction::Resume), (ListedState::Armed, 497_000));
+    let (state, due_in_ms) = told(&mut cluster, TimerAction::RunNow);
+    assert!(state == ListedState::Armed && (0..=1).contains(&due_in_ms), "{due_in_ms}");
+}
+
+#[test]
+fn a_timer_is_found_where_it_is_if_another_has_taken_its_slot() {
+    let mut cluster = Cluster::new(1, true);
+    let (id, other, gone) = (TimerId(1), TimerId(2), TimerId(3));
+    cluster.put(0, id, (500, 500), 1);
+    cluster.put(0, other, (500, 500), 1);
+    let now = cluster.now();
+    let shard = cluster.shard(0);
+    let taken = shard.find(other).expect("it is held");
+    let (mut part, mut nothing) = (Vec::new(), Vec::new());
+    assert!(shard.write_part(now, &Filter::ALL, (Place::of(id), taken), &mut part));
+    assert_eq!(read_listed(&mut &part[..]).expect("a timer").copy.standing.id, id);
+    assert!(!shard.write_part(now, &Filter::ALL, (Place::of(gone), taken), &mut nothing));
+    assert!(nothing.is_empty());
 }

@@ -617,7 +617,6 @@ impl Shard {
                 version: key.version.0,
                 sequence: key.sequence,
                 actives: placement.actives,
-                list_digest: placement.replicas.digest(),
                 ..copy.standing
             },
             replicas: placement.replicas,
@@ -683,7 +682,8 @@ impl Shard {
         }
         let former = *self.records.placement_of(self.records.get(slot));
         let mut placement = self.placement(list, former.sites, former.factor);
-        placement.actives = actives & list.all_ranks();
+        // Ranks of the list alone: otherwise the move would be under way.
+        placement.actives = actives;
         self.place(slot, &placement);
         self.look_later_if_misplaced(tick, slot);
     }

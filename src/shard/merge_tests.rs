@@ -64,15 +64,18 @@ fn of_two_lists_at_one_key_the_preferred_one_is_taken() {
     const LIVE: usize = 1;
     const ODD: usize = 2;
     const ODDER: usize = 3;
-    for (former, told, is_taken) in [
-        (MEANT, LIVE, true),
-        (ODD, LIVE, true),
-        (ODD, MEANT, true),
-        (LIVE, MEANT, false),
-        (LIVE, ODD, false),
-        (MEANT, ODD, false),
-        (ODD, ODDER, false),
-        (ODDER, ODD, false),
+    // What becomes of the list that is told: it is taken, the teller hears of the one that is
+    // held, or neither.
+    let (taken, told_back, left) = ((true, false), (false, true), (false, false));
+    for (former, told, (is_taken, is_told_back)) in [
+        (MEANT, LIVE, taken),
+        (ODD, LIVE, taken),
+        (ODD, MEANT, taken),
+        (LIVE, MEANT, told_back),
+        (LIVE, ODD, told_back),
+        (MEANT, ODD, told_back),
+        (ODD, ODDER, left),
+        (ODDER, ODD, left),
     ] {
         let (mut cluster, [dead, own, third, fourth]) = cluster();
         cluster.kill(dead);
@@ -88,9 +91,16 @@ fn of_two_lists_at_one_key_the_preferred_one_is_taken() {
         let version = Version::of_start(WallMs(START_MS)).0;
         hear(&mut cluster, own, copy(&content, former, (version, former.all_ranks())));
         assert_eq!(held(cluster.shard(own)).2.replicas, former);
-        hear(&mut cluster, own, copy(&content, told, (version, told.all_ranks())));
+        let (now, peer) = (cluster.now_of(own), cluster.peer(own, third));
+        let (teller, mut outbox) = (Teller { peer, clock_offset_ns: 0 }, Outbox::default());
+        let copy = copy(&content, told, (version, told.all_ranks()));
+        cluster.shard(own).merge_copy(now, teller, &copy, &mut outbox);
         let expected = if is_taken { told } else { former };
-        assert_eq!(held(cluster.shard(own)).2.replicas, expected, "{former:?} {told:?}");
+        let placement = held(cluster.shard(own)).2;
+        assert_eq!(placement.replicas, expected, "{former:?} {told:?}");
+        assert_eq!(placement.actives, expected.all_ranks(), "{former:?} {told:?}");
+        let hears = outbox.to_peers.iter().any(|message| Some(message.peer) == peer);
+        assert!(is_taken || hears == is_told_back, "{former:?} {told:?}");
     }
 }
 
@@ -116,7 +126,16 @@ fn of_one_list_at_one_key_all_act_that_act_in_either() {
     hear(&mut cluster, first, copy(&content, replicas, (version, 0b01)));
     assert_eq!(held(cluster.shard(first)).2.actives, 0b01);
     hear(&mut cluster, first, copy(&content, replicas, (version, 0b110)));
-    assert_eq!(held(cluster.shard(first)).2.actives, 0b11, "there are two ranks");
+    let shard = cluster.shard(first);
+    let (slot, _, placement) = held(shard);
+    assert_eq!(placement.actives, 0b11, "there are two ranks");
+    // Who has confirmed that a rank acts is asked again only if another rank acts since.
+    for (actives, told, confirmed) in [(0b11, 0b11, 0b01), (0b11, 0b01, 0b01), (0b01, 0b10, 0)] {
+        shard.place(slot, &Placement { actives, confirmed: 0b01, ..placement });
+        shard.unite(slot, told);
+        let placement = held(shard).2;
+        assert_eq!((placement.actives, placement.confirmed), (0b11, confirmed), "{told:b}");
+    }
 }
 
 #[test]
@@ -278,5 +297,22 @@ fn what_a_site_tells_is_refused_where_nobody_else_of_this_site_may_have_room() {
         let answer = cluster.shard(0).merge_copy(now, teller, &told, &mut Outbox::default());
         let refused = PeerResult::Refused(PeerRefusal::Full);
         assert_eq!(answer, if is_taken { PeerResult::Held } else { refused });
+    }
+}
+
+/// A rank that lives does not act yet: until it does, the ranks of the former list act.
+#[test]
+fn a_list_to_which_a_timer_still_moves_is_not_taken() {
+    for (actives, is_taken) in [(0b01, false), (0b10, false), (0b111, false), (0b11, true)] {
+        let (mut cluster, [dead, own, ..]) = cluster();
+        cluster.kill(dead);
+        let not_dead = cluster.shard(own).peers.not_dead();
+        let former = list(&cluster, &[dead, own]);
+        let next = cluster.nodes[own].view.place(ID, 2, not_dead);
+        let (content, version) = (content(), Version::of_start(WallMs(START_MS)).0);
+        hear(&mut cluster, own, copy(&content, former, (version, former.all_ranks())));
+        hear(&mut cluster, own, copy(&content, next, (version, actives)));
+        let expected = if is_taken { next } else { former };
+        assert_eq!(held(cluster.shard(own)).2.replicas, expected, "{actives:b}");
     }
 }

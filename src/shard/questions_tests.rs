@@ -3,7 +3,9 @@
 use super::super::effects::{Dialect, Event};
 use super::super::harness_tests::Cluster;
 use super::super::parts::turns::HOLD_MS;
+use super::super::records::Placement;
 use super::*;
+use crate::base::ids::SiteHash;
 use crate::base::limits::{CallbackLimits, ClusterLimits};
 use crate::cluster::detector::Liveness;
 use crate::timer::version::StateKey;
@@ -527,5 +529,22 @@ fn a_silent_rank_does_not_delay_each_pop_of_a_timer() {
             |after_ms: u64| shard.is_answered(since + after_ms, &record, &mut question.clone());
         let case = (interval_ms, sequence, over_ms, told, pause_ms);
         assert!(is_answered(waits_ms) && !is_answered(waits_ms - 1), "{case:?}");
+    }
+}
+
+#[test]
+fn the_ranks_of_a_site_behind_others_wait_for_these_one_longer_than_the_other() {
+    let (limits, callbacks) = (ClusterLimits::default(), CallbackLimits::default());
+    let first_ms = callbacks.timeout_ms + limits.suspect_after_ms;
+    for (rank, patience_ms) in [(0, first_ms), (1, first_ms + RANK_DELAY_MS)] {
+        let (mut cluster, list) = cluster_of(2);
+        let shard = cluster.shard(list[rank]);
+        let slot = shard.find(ID).expect("it is held");
+        let placement = *shard.records.placement_of(shard.records.get(slot));
+        let sites = [1, 2].map(SiteHash).into_iter().collect();
+        shard.place(slot, &Placement { sites, sites_ahead: 1, ..placement });
+        let record = record(shard);
+        let question = Question::new(record.key(), PeerSet::EMPTY, Tick(5));
+        assert_eq!(shard.waits_until(&record, &question), Tick(5) + patience_ms, "{rank}");
     }
 }

@@ -3,6 +3,7 @@
 use crate::base::ids::{Slot, TimerId};
 use crate::shard::effects::{Answer, CallbackOutcome, Condition, Conditional, Request};
 use crate::shard::harness_tests::{Cluster, START_MS, target};
+use crate::timer::naming::id_of_report;
 use crate::wire::attributes::{Attributes, CronTiming, RetryPolicy};
 use crate::wire::dead_letter::LetterUse;
 use crate::wire::report::ReportKind;
@@ -279,6 +280,20 @@ fn without_room_a_report_is_counted_and_the_pop_is_over_all_the_same() {
     assert_eq!((counters.reports_made, counters.reports_without_room), (0, 1));
     assert!(cluster.holders(id).is_empty());
     cluster.audit();
+}
+
+#[test]
+fn a_report_takes_no_id_from_another_timer() {
+    let mut cluster = Cluster::new(1, true);
+    let id = cluster.create_with(0, (1, 1), 1, &both());
+    let shard = cluster.shard(0);
+    let version = shard.records.get(shard.find(id).expect("it is held")).version;
+    let other = id_of_report(id, version, 1, ReportKind::Success);
+    cluster.put(0, other, (500, 500), 1);
+    cluster.pass_to(5_000);
+    let counters = *cluster.shard(0).counters();
+    assert_eq!((counters.reports_made, counters.reports_without_room), (0, 1));
+    assert_eq!(cluster.holders(other), [0]);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::base::time::{MonoNs, TICK_NS, WallMs};
 use crate::cluster::detector::Liveness;
 use crate::cluster::view::{Membership, View};
 use crate::shard::effects::Dialect;
+use crate::shard::parts::questions::Question;
 use crate::timer::definition::{encode_with_attributes, spread_ms};
 use crate::timer::version::Version;
 use crate::wire::attributes::Attributes;
@@ -344,4 +345,70 @@ fn any_node_of_a_site_is_asked_about_a_timer_that_another_site_holds_too() {
     let others = here.view.connected_nodes().without(here.shard.peers.own());
     assert_eq!(others.len(), 3);
     assert!(others.minus(asked).is_empty(), "{asked:?}");
+}
+
+/// The timer as if the other site came before this one.
+fn behind() -> (Here, Record, u64) {
+    let mut here = Here::new();
+    let slot = here.slot();
+    let placement = *here.shard.records.placement_of(here.shard.records.get(slot));
+    let sites: Sites = [here.question(0).site, here.view.local_site()].into_iter().collect();
+    here.shard.place(slot, &Placement { sites, sites_ahead: 1, ..placement });
+    let record = *here.shard.records.get(slot);
+    let delay_ms = here.shard.records.placement_of(&record).delay_of_sites_ms();
+    (here, record, 10_000 + delay_ms)
+}
+
+#[test]
+fn a_site_comes_before_this_one_when_the_turn_of_this_one_has_come() {
+    let (mut here, record, turn_ms) = behind();
+    let site = PeerSet::EMPTY.with(here.site());
+    let before = |here: &Here, ms| here.shard.sites_before(now(ms).mono.tick_floor(), &record);
+    assert_eq!(before(&here, turn_ms - 1), PeerSet::EMPTY);
+    assert_eq!(before(&here, turn_ms), site);
+    here.believe(here.site(), Liveness::Dead);
+    assert_eq!(before(&here, turn_ms), PeerSet::EMPTY);
+}
+
+/// Another rank has told of the pop before the turn of this site.
+#[test]
+fn the_sites_before_are_asked_once_when_the_turn_of_this_one_has_come() {
+    let (mut here, record, _) = behind();
+    let turn_ms = here.shard.records.pops_at(&record).0 - START_MS;
+    let (sibling, site) = (here.only_sibling(), here.site());
+    let tick = |here: &mut Here, ms| {
+        let mut outbox = Outbox::default();
+        here.shard.tick(now(ms), &mut outbox);
+        let mut asked = outbox.to_peers.iter().filter(|message| message.peer == site);
+        asked.any(|message| matches!(message.purpose, Purpose::Question { .. }))
+    };
+    for ms in (0..turn_ms).step_by(100) {
+        tick(&mut here, ms);
+    }
+    let told_at = now(turn_ms - 1).mono.tick_floor();
+    let told = Question { told: sibling, ..Question::new(record.key(), sibling, told_at) };
+    here.shard.questions.open.insert(here.id.0, told);
+    assert!(tick(&mut here, turn_ms));
+    let waiting = |here: &Here| here.shard.questions.open[&here.id.0].waiting;
+    assert_eq!(waiting(&here), sibling.with(site));
+    let asked = (here.id, here.shard.questions.life);
+    let says = Some(PeerResult::Held);
+    here.shard.question_result(now(turn_ms), site, asked, says, &mut Outbox::default());
+    for ms in (turn_ms..turn_ms + 3_000).step_by(100) {
+        assert!(!tick(&mut here, ms), "{ms}");
+        assert_eq!(waiting(&here), sibling, "{ms}");
+    }
+}
+
+#[test]
+fn who_holds_a_later_state_tells_it_without_a_look_at_other_nodes() {
+    let mut here = Here::new();
+    let slot = here.slot();
+    let placement = *here.shard.records.placement_of(here.shard.records.get(slot));
+    here.shard.records.catch_up(&here.shard.peers, now(0).mono.tick_floor(), slot, 3, &placement);
+    for (pops, is_told) in [(-1, true), (0, false)] {
+        let (asked, mut outbox) = (here.question(pops), Outbox::default());
+        let answer = here.shard.compare(now(0), FROM, asked, &mut outbox);
+        assert_eq!((answer.is_some(), outbox.to_peers.is_empty()), (is_told, is_told), "{pops}");
+    }
 }

@@ -69,12 +69,13 @@ impl PlanTime {
 
     fn after(&self, calendar: &Calendar, timing: &CronTiming<'_>, over_ms: u64) -> Option<Planned> {
         let catch_up_ms = match timing.catch_up_ms {
-            _ if is_planted(Bug::CalendarMakesUpForAll) => u64::MAX - 1,
+            _ if is_planted(Bug::CalendarMakesUpForAll) => u64::MAX,
             _ if is_planted(Bug::CalendarMakesUpForNothing) => 0,
             catch_up_ms => catch_up_ms.max(LATE_MS),
         };
         // What is missed for long is left out.
-        let mut since_ms = over_ms.max(self.passed_ms().saturating_sub(catch_up_ms + 1));
+        let missed_ms = self.passed_ms().saturating_sub(catch_up_ms.saturating_add(1));
+        let mut since_ms = over_ms.max(missed_ms);
         // Nobody knows whether there was time in which the clock jumped: that comes as one pop.
         let jumped_to_ms = self.jumped_to_ms.saturating_sub(self.offset_ms);
         if since_ms < jumped_to_ms && !is_planted(Bug::CalendarMakesUpForJumps) {

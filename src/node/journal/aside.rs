@@ -84,6 +84,8 @@ mod tests {
         assert!(place.join("a/within").is_dir() && !path("0001-1/0/a").exists());
         fs::write(path("0001-1/0/a"), "once more").expect("written");
         assert_eq!(aside.take(&path("0001-1/0/a")).expect("moved"), place.join("a-2"));
+        fs::write(path("0001-1/0/a"), "and again").expect("written");
+        assert_eq!(aside.take(&path("0001-1/0/a")).expect("moved"), place.join("a-3"));
         let next = new_place(folder.path(), WallMs(1_795_201_463_762));
         assert_eq!(next, path("damaged-20261120T190423Z-2"));
     }

@@ -306,3 +306,77 @@ fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BackupEr
     let path = path.display().to_string();
     move |source| BackupError::Failed { what, path, source }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> tempfile::TempDir {
+        tempfile::tempdir().expect("a folder")
+    }
+
+    #[test]
+    fn a_backup_goes_to_a_new_directory_outside_of_what_it_backs_up() {
+        let (data, elsewhere) = (folder(), folder());
+        let take = |path: &Path| Target::take(path, data.path());
+        let path = |name: &str| elsewhere.path().join(name);
+        assert!(matches!(take(Path::new("backup")), Err(BackupError::NotAbsolute(_))));
+        let absent = take(&path("absent/backup"));
+        assert!(matches!(absent, Err(BackupError::Misplaced(_, why)) if why.contains("no such")));
+        let within = take(&data.path().join("backup"));
+        assert!(matches!(within, Err(BackupError::Misplaced(_, why)) if why.contains("in what")));
+        fs::create_dir(path("full")).expect("made");
+        fs::write(path("full/file"), "").expect("written");
+        assert!(matches!(take(&path("full")), Err(BackupError::Exists(_))));
+        fs::write(path("file"), "").expect("written");
+        assert!(matches!(take(&path("file")), Err(BackupError::Exists(_))));
+        fs::create_dir(path("empty")).expect("made");
+        assert!(take(&path("empty")).is_ok() && take(&path("new/")).is_ok());
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_backup_that_failed() {
+        let (data, elsewhere) = (folder(), folder());
+        let path = elsewhere.path().join("backup");
+        let target = Target::take(&path, data.path()).expect("new");
+        let unfinished = elsewhere.path().join("backup.unfinished");
+        fs::create_dir(&unfinished).expect("made");
+        fs::write(unfinished.join("file"), "").expect("written");
+        drop(target);
+        assert!(!unfinished.exists());
+        let target = Target::take(&path, data.path()).expect("new");
+        fs::create_dir(&unfinished).expect("made");
+        target.finish().expect("it gets its name");
+        drop(target);
+        assert!(path.is_dir() && !unfinished.exists());
+    }
+
+    #[test]
+    fn what_cannot_be_linked_is_copied_and_told() {
+        let (folder, elsewhere) = (folder(), folder());
+        let data = DataDirectory::create_or_open(folder.path(), "10.0.0.1:7253").expect("new");
+        let generation = data.begin_generation(2).expect("begun");
+        let first = SegmentNumber(1);
+        for shard in data.shards(generation) {
+            fs::write(shard.segment_path(first), "bytes").expect("written");
+        }
+        let mut snapshot = Snapshot::begin(&data, generation).expect("begun");
+        // A name that is taken cannot become a link.
+        let [one, other] = [0, 1].map(|shard| data.shard(generation, shard));
+        let within = snapshot.path.join(generation.name()).join("0");
+        fs::create_dir_all(&within).expect("made");
+        let copy = within.join(one.segment_path(first).file_name().expect("a name"));
+        fs::write(&copy, "").expect("written");
+        snapshot.add(&one, first, first).expect("copied");
+        assert_eq!(fs::read_to_string(copy).expect("read"), "bytes");
+        assert!(!snapshot.is_linked);
+        // Segment 2 was missing at the start.
+        snapshot.add(&other, first, SegmentNumber(2)).expect("linked");
+        assert_eq!((snapshot.shards(), snapshot.bytes, snapshot.is_linked), (2, 10, false));
+        let target = Target::take(&elsewhere.path().join("backup"), folder.path()).expect("new");
+        let made = snapshot.write_to(&target, &Written::default()).expect("written");
+        assert_eq!((made.segments, made.bytes, made.is_linked), (2, 10, false));
+        let missing = link_or_copy(&folder.path().join("absent"), &folder.path().join("to"));
+        assert!(matches!(missing, Ok(None)), "{missing:?}");
+    }
+}

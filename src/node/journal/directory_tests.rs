@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 use crate::node::journal::backup::{Snapshot, Target};
+use crate::node::journal::reading::Files;
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder")
@@ -52,6 +53,29 @@ fn generations_appear_and_disappear_in_their_order() {
 }
 
 #[test]
+fn generations_are_moved_out_of_the_way_of_every_reader() {
+    let folder = folder();
+    let data = node(folder.path());
+    let (first, second) = (data.begin_generation(1), data.begin_generation(2));
+    let (first, second) = (first.expect("begun"), second.expect("begun"));
+    let aside = folder.path().join("damaged-20261120T190423Z");
+    let moved = data.move_aside(&[first], aside.clone()).expect("moved");
+    assert_eq!(moved, aside);
+    assert!(aside.join(first.name()).join("0").is_dir());
+    assert_eq!(data.generations().expect("listed"), [second]);
+}
+
+#[test]
+fn a_backup_is_told_from_a_whole_journal() {
+    let folder = folder();
+    let data = node(folder.path());
+    assert!(data.identity_path().is_file());
+    assert!(!data.is_incomplete());
+    fs::write(folder.path().join(INCOMPLETE), "").expect("written");
+    assert!(data.is_incomplete());
+}
+
+#[test]
 fn what_was_cut_off_is_cleared_and_what_is_not_ours_stays() {
     let folder = folder();
     drop(node(folder.path()));
@@ -94,6 +118,31 @@ fn files_of_a_shard_are_told_by_their_names() {
     fs::remove_dir_all(&shard.path).expect("removed");
     assert_eq!(shard.segments().expect("nothing is wrong"), None);
     assert_eq!(shard.no_files().expect("nothing is wrong"), []);
+}
+
+#[test]
+fn what_is_read_of_a_shard_is_what_stands_in_its_directory() {
+    let folder = folder();
+    let data = node(folder.path());
+    let shard = data.shard(data.begin_generation(2).expect("begun"), 1);
+    let segment = |number| shard.segment_path(SegmentNumber(number));
+    assert_eq!(Files::list(&shard).expect("listed"), Some(Vec::new()));
+    fs::write(segment(1), [7; 5]).expect("written");
+    fs::create_dir(segment(2)).expect("made");
+    for (number, to) in [(3, folder.path().join("absent")), (4, segment(4))] {
+        std::os::unix::fs::symlink(to, segment(number)).expect("a link");
+    }
+    let files = Files::list(&shard).expect("listed").expect("it is there");
+    let [file] = &files[..] else { panic!("{files:?}") };
+    assert_eq!((file.number, &file.path, file.bytes), (SegmentNumber(1), &segment(1), 5));
+    assert_eq!(shard.beginning(file).expect("read"), [7; 5]);
+    let (folded, link) = ("a directory", "a link that leads nowhere");
+    let no_files = [(2, folded), (3, link), (4, link)];
+    let no_files = no_files.map(|(number, what)| (SegmentNumber(number), what));
+    assert_eq!(Files::no_files(&shard).expect("listed"), no_files);
+    let identity = data.identity();
+    assert_eq!(Files::owner(&shard), (identity.journal, &*identity.node));
+    assert_eq!((Files::shard(&shard), Files::directory(&shard)), ((1, 2), shard.path.clone()));
 }
 
 #[test]
@@ -229,8 +278,9 @@ fn a_directory_of_another_user_says_so() {
     if let Some(told) = told {
         assert!(told.contains("Permission denied") && told.contains("its owner"), "{told}");
     }
-    let told = unusable("write", &path)(io::Error::from(ErrorKind::ReadOnlyFilesystem));
-    assert!(told.to_string().contains("mounted read-only"));
+    let told = |kind: ErrorKind| unusable("write", &path)(io::Error::from(kind)).to_string();
+    assert!(told(ErrorKind::ReadOnlyFilesystem).contains("mounted read-only"));
+    assert!(told(ErrorKind::PermissionDenied).contains("its owner"));
 }
 
 #[test]

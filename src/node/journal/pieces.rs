@@ -184,6 +184,54 @@ mod tests {
         }
     }
 
+    /// Is interrupted before each of its bytes, as by a signal.
+    struct Interrupted(std::vec::IntoIter<io::Result<u8>>);
+
+    impl Read for Interrupted {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let Some(next) = self.0.next() else { return Ok(0) };
+            buffer[0] = next?;
+            Ok(1)
+        }
+    }
+
+    #[test]
+    fn a_read_that_a_signal_interrupts_goes_on() {
+        let signal = || Err(io::Error::from(io::ErrorKind::Interrupted));
+        let mut file = Interrupted(vec![signal(), Ok(b'a'), signal(), Ok(b'b')].into_iter());
+        let mut buffer = [0; 4];
+        let (length, error) = fill(&mut file, &mut buffer);
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(&buffer[..length], b"ab");
+    }
+
+    #[test]
+    fn what_is_left_of_a_piece_stands_before_the_next_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        let bytes: Vec<u8> = (0..2 * READ_BYTES + 5).map(|at| (at / 1_000) as u8).collect();
+        std::fs::write(&path, &bytes).expect("written");
+        // The second time the file is read from its beginning, as far as is asked for.
+        let files = vec![(&*path, u64::MAX), (&*path, 7)];
+        with_source(files, |source| {
+            source.fetch(true).expect("the first piece");
+            source.skip(READ_BYTES - 3);
+            assert!(source.bytes() == &bytes[READ_BYTES - 3..READ_BYTES]);
+            source.fetch(false).expect("the second");
+            assert!(source.bytes() == &bytes[READ_BYTES - 3..2 * READ_BYTES]);
+            assert!(!source.is_end());
+            source.skip(READ_BYTES);
+            source.fetch(false).expect("the last");
+            assert_eq!((source.bytes(), source.is_end()), (&bytes[2 * READ_BYTES - 3..], true));
+            source.skip(READ_BYTES);
+            assert!(source.bytes().is_empty());
+            source.fetch(true).expect("the next file");
+            assert_eq!((source.bytes(), source.is_end()), (&bytes[..7], true));
+            Ok::<_, io::Error>(())
+        })
+        .expect("it is read");
+    }
+
     #[test]
     fn a_file_that_cannot_be_read_gives_what_stands_before_and_the_next_one_follows() {
         let (full, pieces) = sync_channel(8);

@@ -542,6 +542,8 @@ fn is_spare(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::journal::directory::SNAPSHOT;
+    use crate::ring::{Ring, RingConfig};
 
     #[test]
     fn a_name_that_is_taken_keeps_no_segment_from_being_made() {
@@ -579,7 +581,10 @@ mod tests {
         let mut aside = Aside::new(folder.path(), now().wall);
         let mut shard = Shard::new(directory.clone());
         (1..=6).for_each(|number| fs::write(segment(number), "bytes").expect("written"));
-        fs::write(directory.path.join("spare-1.tmp"), "").expect("written");
+        let named = |name: &str| directory.path.join(name);
+        for name in ["spare-1.tmp", "spare-1.notes", "notes.tmp"] {
+            fs::write(named(name), "").expect("written");
+        }
         fs::create_dir(segment(7)).expect("made");
         let needed = Needed {
             used: (SegmentNumber(3), SegmentNumber(4)),
@@ -589,9 +594,141 @@ mod tests {
         shard.remove_leftovers(needed, &mut aside);
         let left: Vec<u64> = (1..=7).filter(|&number| segment(number).exists()).collect();
         assert_eq!(left, [3, 4], "damaged or not, what is used stays");
-        assert!(!directory.path.join("spare-1.tmp").exists());
+        assert!(!named("spare-1.tmp").exists());
+        assert!(named("spare-1.notes").exists() && named("notes.tmp").exists(), "not the node's");
         let place = aside.take(&segment(3)).expect("moved");
         let names = fs::read_dir(place.parent().expect("a folder")).expect("listed");
         assert_eq!(names.count(), 4, "1, 6, 7, and 3 now");
+    }
+
+    const WAIT: Duration = Duration::from_secs(60);
+
+    /// Looks until something is there.
+    fn await_it<T>(mut look: impl FnMut() -> Option<T>) -> T {
+        let until = Instant::now() + WAIT;
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            assert!(Instant::now() < until, "it does not come");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_backup_has_the_segments_of_every_core_and_there_is_one_at_a_time() {
+        let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+        let [folder, elsewhere] = &folders;
+        let data = DataDirectory::create_or_open(folder.path(), "10.0.0.1:7253").expect("new");
+        let older = data.begin_generation(1).expect("begun");
+        let present = data.begin_generation(2).expect("begun");
+        let files = [(0, 1, "used"), (0, 2, "two"), (0, 3, "three"), (1, 7, "7"), (1, 8, "ahead")];
+        for (shard, number, text) in files {
+            let path = data.shard(present, shard).segment_path(SegmentNumber(number));
+            fs::write(path, text).expect("written");
+        }
+        let mut maker = Maker {
+            place: Place::take(data.path()).expect("it is there"),
+            aside: Aside::new(data.path(), now().wall),
+            shards: data.shards(present).map(Shard::new).collect(),
+            data,
+            present,
+            older: vec![older],
+            snapshot: None,
+            backup: Weak::new(),
+            keeps_older: false,
+            moved: 0,
+            inboxes: Arc::new([]),
+        };
+        let (answer, news) = channel();
+        let begin = |maker: &mut Maker| maker.begin_backup(answer.clone());
+        for _ in 0..2 {
+            assert!(matches!(begin(&mut maker), Err(BackupError::Moving)));
+            assert!(folder.path().join(older.name()).exists(), "a core needs it");
+            maker.moved();
+        }
+        assert!(!folder.path().join(older.name()).exists());
+        begin(&mut maker).expect("it begins");
+        assert!(matches!(begin(&mut maker), Err(BackupError::Busy)));
+        maker.back_up(0, SegmentNumber(2), SegmentNumber(3));
+        assert!(news.try_recv().is_err(), "a core is missing");
+        maker.back_up(1, SegmentNumber(6), SegmentNumber(7));
+        let Ok(Ok(Some(snapshot))) = news.try_recv() else { panic!("it has all cores") };
+        assert!(matches!(begin(&mut maker), Err(BackupError::Busy)), "it is not written yet");
+
+        let path = elsewhere.path().join("backup");
+        let target = Target::take(&path, folder.path()).expect("new");
+        let written = Written::default();
+        let made = snapshot.write_to(&target, &written).expect("written");
+        assert_eq!((made.segments, made.bytes, &made.directory), (3, 9, &path));
+        assert_eq!((written.all.into_inner(), written.bytes.into_inner()), (9, 9));
+        let backup = DataDirectory::open_existing(&path).expect("a data directory");
+        assert!(backup.is_incomplete() && !maker.data.is_incomplete());
+        assert_eq!(backup.identity(), maker.data.identity());
+        let text = |shard, number| {
+            let path = backup.shard(present, shard).segment_path(SegmentNumber(number));
+            fs::read_to_string(path).ok()
+        };
+        let texts = files.map(|(shard, number, _)| text(shard, number));
+        let texts = texts.iter().map(Option::as_deref).collect::<Vec<_>>();
+        assert_eq!(texts, [None, Some("two"), Some("three"), Some("7"), None]);
+        let left = |folder: &Path| fs::read_dir(folder).expect("listed").count();
+        assert_eq!(left(elsewhere.path()), 1, "the backup alone");
+        assert!(!folder.path().join(SNAPSHOT).exists());
+        begin(&mut maker).expect("the next one");
+    }
+
+    #[test]
+    fn each_core_gets_what_it_ordered_until_the_last_core_has_gone() {
+        let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+        let [folder, elsewhere] = &folders;
+        let data = DataDirectory::create_or_open(folder.path(), "10.0.0.1:7253").expect("new");
+        let present = data.begin_generation(2).expect("begun");
+        let directories = [0, 1].map(|shard| data.shard(present, shard));
+        let leftover = directories[1].segment_path(SegmentNumber(5));
+        fs::write(&leftover, "of an earlier process").expect("written");
+        let ring = Ring::new(&RingConfig::default()).expect("io_uring");
+        let wakers = vec![ring.waker(); 2];
+        let (mut ends, backups, thread) =
+            start(data, present, Vec::new(), wakers).expect("it starts");
+        let first = SegmentNumber(1);
+        ends[0].order(Order::Prepare { segment: first, syncs_directory: true });
+        let made = await_it(|| ends[0].next());
+        assert!(matches!(made, Made::Segment(segment, _) if segment == first), "{made:?}");
+        assert!(ends[1].next().is_none(), "it ordered nothing");
+        let (damaged, used) = (Vec::new(), (first, first));
+        ends[1].keep_only(Needed { used, damaged, is_older_damaged: false });
+        await_it(|| (!leftover.exists()).then_some(()));
+
+        // Files that are gone are told to their core, and that they are back.
+        let (path, aside) = (&directories[0].path, folder.path().join("aside"));
+        for (from, to, is_gone) in [(path, &aside, true), (&aside, path, false)] {
+            fs::rename(from, to).expect("moved");
+            let told = await_it(|| ends[0].next());
+            assert!(matches!(told, Made::Away(is_away) if is_away == is_gone), "{told:?}");
+        }
+        assert!(ends[1].next().is_none(), "its files were there");
+
+        let mut begun = 0;
+        let target = elsewhere.path().join("backup");
+        let made = backups.make(&target, &Written::default(), || {
+            begun += 1;
+            let [one, other] = [&ends[0], &ends[1]];
+            one.order(Order::BackUp { oldest: first, last: first });
+            other.order(Order::BackUp { oldest: first, last: SegmentNumber(0) });
+        });
+        let made = made.expect("made");
+        assert_eq!((begun, made.segments), (1, 1));
+        assert_eq!(made.bytes, Sizes::PRODUCTION.segment_bytes());
+
+        drop(ends.pop());
+        let order = Order::Retire(first);
+        ends[0].order(order);
+        await_it(|| (!directories[0].segment_path(first).exists()).then_some(()));
+        drop(ends);
+        await_it(|| thread.is_finished().then_some(()));
+        thread.join().expect("it ends");
+        let stopped = backups.make(&elsewhere.path().join("late"), &Written::default(), || {});
+        assert!(matches!(stopped, Err(BackupError::Stopped)), "{stopped:?}");
     }
 }

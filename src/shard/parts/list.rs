@@ -109,20 +109,17 @@ impl Window {
     fn drop_last(&mut self) {
         let is_filled = |bucket: &Bucket| !bucket.places.is_empty();
         let last = self.buckets.iter().rposition(is_filled).unwrap_or(0);
-        // Behind the last bucket begins what the window has nothing of.
-        let begin = |bucket: usize| Place(self.from.0 + ((bucket as u64) << self.shift));
         if last > 0 {
-            self.until = Some(begin(last));
+            // From here on the window has nothing.
+            self.until = Some(Place(self.from.0 + ((last as u64) << self.shift)));
             self.len -= self.buckets[last].places.len();
             self.buckets.truncate(last);
             return;
         }
-        if self.buckets.len() > 1 {
-            self.until = Some(begin(1));
-        }
+        // The last of these buckets gives way next.
         let places = std::mem::take(&mut self.buckets[0].places);
         // A bucket of one place cannot overflow, because each place comes once or twice.
-        self.spread((1_u64 << self.shift) - 1);
+        self.spread(!(u64::MAX << self.shift));
         for entry in places {
             let bucket = self.bucket_of(entry.0);
             self.buckets[bucket].places.push(entry);
