@@ -119,9 +119,9 @@ impl SiteWatch {
 
     /// Takes what the site says of itself in an answer that was asked for at `asked_at`. `sites` is
     /// the digest of this node's list. A wall clock that no version can have is nonsense. Returns
-    /// whether a node answers that may lack what its site was told before: it has all since a moment
-    /// that was not heard of yet. It has begun anew, within the time in which a site is missed, or
-    /// is another one than those that have answered so far.
+    /// whether a node answers that may lack what its site was told: it has all since a moment that
+    /// was not heard of yet. It has begun anew, within the time in which a site is missed, or is
+    /// another one than those that have answered so far.
     pub fn hear(&mut self, now: MonoNs, asked_at: MonoNs, news: SiteNews, sites: u32) -> bool {
         if news.wall > Version::WALL_MAX {
             return false;
