@@ -84,7 +84,9 @@ impl Shard {
         let Some((authority, content)) = &seen.body else { return Err(Refusal::Contended) };
         let (interval_ms, repeat_for_ms) = (seen.interval_ms, seen.repeat_for_ms);
         let schedule = Schedule { start: seen.start, interval_ms, repeat_for_ms };
-        let present = Present { id: asked.target.id, key: seen.key, schedule, content };
+        let is_elsewhere = seen.sites.len() > 1;
+        let present =
+            Present { id: asked.target.id, key: seen.key, schedule, content, is_elsewhere };
         let offset_ms = Content::decode(content).spread_ms(asked.target.id);
         let time = self.calendars.time(now, offset_ms);
         let calendars = &mut self.calendars;

@@ -15,6 +15,8 @@ use super::records::{Next, Placement};
 /// may have a copy is away. A site may be away for hours. When it is back, nobody else can say that
 /// the timer has ended: a site that holds nothing of a timer may as well never have heard of it.
 const HOLD_FOR_SITES_MS: u64 = 24 * 3_600 * 1_000;
+/// How long a site that is back, on a slow machine and disk, takes to ask about one timer.
+const ASKS_MS_EACH: u64 = 2;
 /// The longest pause between two looks at such a tombstone. The pauses are an eighth of its age, so
 /// that millions of tombstones cost little, and stay little longer than they must.
 const LOOK_AGAIN_MS_MAX: u64 = 600_000;
@@ -64,7 +66,7 @@ impl Shard {
         let age_ms = (tick - ended.min(tick)).min(since_delete_ms);
         let stays_ms = self.records.tombstone_ms(record.interval_ms);
         let hold_ms = self.config.cluster.tombstone_hold_ms;
-        let is_for_sites = !sites.is_empty() && !away.is_empty();
+        let is_for_sites = !sites.is_empty() && (!away.is_empty() || !self.has_heard_sites(tick));
         let held_ms = match is_for_sites && self.records.has_room_for_tombstones() {
             true => hold_ms.max(HOLD_FOR_SITES_MS),
             false => hold_ms,
@@ -89,12 +91,14 @@ impl Shard {
         self.peers.returned_at + silence_ms <= tick && !self.reconcile.owes()
     }
 
-    /// Whether no site has returned lately. A site tells its copies one after the other, each in a
-    /// round trip. A copy that the site wrote down before it heard of the tombstone may come long
-    /// after.
+    /// Whether no site has returned lately. A site that is back asks about all that it holds, about
+    /// as much as this core holds, and tells its copies one after the other, each in a round trip. A
+    /// copy that the site wrote down before it heard of the tombstone may come long after.
     fn has_heard_sites(&self, tick: Tick) -> bool {
-        self.peers.site_returned_at == Tick(0)
-            || self.peers.site_returned_at + self.config.cluster.tombstone_hold_ms <= tick
+        let back_at = self.peers.site_returned_at;
+        let counts = self.records.counts();
+        let asks_ms = (counts.timers + counts.tombstones) * ASKS_MS_EACH;
+        back_at == Tick(0) || back_at + self.config.cluster.tombstone_hold_ms + asks_ms <= tick
     }
 
     /// Changes the placement of a record. A timer that waits for its pop waits anew if its delay

@@ -312,3 +312,49 @@ fn what_is_written_after_an_end_of_a_wrong_clock_lies_above_it() {
         sites.audit();
     }
 }
+
+/// Each site takes an action in a cut, of which the other one hears later. The later one stands,
+/// also if it changed nothing where it was taken.
+#[test]
+fn a_later_action_stands_that_changed_nothing_at_its_site() {
+    use TimerAction::{Pause, Resume};
+    for (before, first, second, pops) in
+        [(None, Pause, Resume, true), (Some(Pause), Resume, Pause, false)]
+    {
+        let mut sites = Sites::new();
+        sites.run_until(1);
+        let id = sites.create(0, (30, 30), 1);
+        before.into_iter().for_each(|action| sites.act(sites.holder(id, 0), id, action));
+        sites.run_until(2);
+        (0..NODES).for_each(|node| sites.cut(node, true));
+        sites.run_until(6);
+        sites.act(sites.holder(id, 0), id, first);
+        sites.run_until(9);
+        sites.act(sites.holder(id, 1), id, second);
+        sites.run_until(12);
+        (0..NODES).for_each(|node| sites.cut(node, false));
+        sites.run_until(50);
+        assert_eq!(sites.pops.len(), usize::from(pops), "{first:?}, {second:?}: {:?}", sites.pops);
+        sites.audit();
+    }
+}
+
+/// It has much to ask, and has not asked about this one yet.
+#[test]
+fn what_has_ended_is_remembered_for_a_while_when_a_site_is_back() {
+    let mut sites = Sites::new();
+    sites.run_until(1);
+    let id = sites.create(0, (9, 9), 2);
+    sites.run_until(2);
+    leave(&mut sites, &[0, 1]);
+    sites.delete(2, id, 2);
+    sites.run_until(400);
+    let is_held = |sites: &Sites| [2, 3].iter().all(|node| sites.shards[*node].find(id).is_some());
+    assert!(is_held(&sites));
+    come_back(&mut sites);
+    sites.run_until(515);
+    assert!(is_held(&sites), "two minutes are not over");
+    sites.run_until(800);
+    assert!(sites.shards.iter().all(|shard| shard.find(id).is_none()));
+    sites.audit();
+}

@@ -29,6 +29,9 @@ pub struct Present<'a> {
     pub schedule: Schedule,
     /// Its content.
     pub content: &'a [u8],
+    /// Whether another site holds the timer, too, and may have heard of an action that this one has
+    /// not. Then an action stands against that one, also if it changes nothing here.
+    pub is_elsewhere: bool,
 }
 
 /// What an action comes to.
@@ -58,8 +61,8 @@ pub fn act(
     let was_paused = attributes.is_paused;
     match action {
         TimerAction::RunNow if was_paused => return Acting::Paused,
-        TimerAction::Pause if was_paused => return Acting::Same,
-        TimerAction::Resume if !was_paused => return Acting::Same,
+        TimerAction::Pause if was_paused && !timer.is_elsewhere => return Acting::Same,
+        TimerAction::Resume if !was_paused && !timer.is_elsewhere => return Acting::Same,
         _ => {}
     }
     let Present { key, schedule, .. } = *timer;
@@ -70,15 +73,15 @@ pub fn act(
     let (done, pop) = match action {
         TimerAction::Pause => (key.sequence, if is_forward { next } else { 0 }),
         TimerAction::RunNow => (key.sequence, next),
+        TimerAction::Resume if !was_paused => (key.sequence, if is_forward { next } else { 0 }),
         TimerAction::Resume => match schedule.come(tick) {
             latest if latest >= next && is_planted(Bug::ResumeMakesMissed) => (key.sequence, next),
             latest if latest >= next => (latest - 1, latest),
             _ => (key.sequence, if is_forward { next } else { 0 }),
         },
     };
-    if let Some(cron) =
-        attributes.cron.as_mut().filter(|_| action == TimerAction::Resume && pop > 0)
-    {
+    let is_resumed = action == TimerAction::Resume && was_paused;
+    if let Some(cron) = attributes.cron.as_mut().filter(|_| is_resumed && pop > 0) {
         cron.due_ms = latest(cron).max(cron.due_ms);
     }
     let accepted = accepted_at(timer.id, schedule.start, &parts);
@@ -128,7 +131,8 @@ mod tests {
         encode_content("/a", &[], b"x", &mut content);
         let mut key = StateKey { version: Version(7), sequence: done };
         for (action, tick) in actions {
-            let timer = Present { id: TimerId(1), key, schedule, content: &content };
+            let is_elsewhere = false;
+            let timer = Present { id: TimerId(1), key, schedule, content: &content, is_elsewhere };
             let now = Now { mono: MonoNs(tick * TICK_NS), wall: WallMs(0) };
             let mut out = Vec::new();
             match act(*action, &timer, now, |cron| cron.due_ms, &mut out) {
@@ -183,7 +187,7 @@ mod tests {
         let key = StateKey { version: Version(7), sequence: 0 };
         let now = Now { mono: MonoNs(0), wall: WallMs(0) };
         let acted = |action, content: &[u8]| {
-            let timer = Present { id: TimerId(1), key, schedule, content };
+            let timer = Present { id: TimerId(1), key, schedule, content, is_elsewhere: false };
             let mut out = Vec::new();
             (act(action, &timer, now, |cron| cron.due_ms, &mut out), out)
         };
