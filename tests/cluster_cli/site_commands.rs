@@ -277,6 +277,8 @@ fn mistakes_with_sites_are_told_and_change_nothing() {
         (json!({ "sites": [site("site1", n2)] }), 400),
         (json!({ "sites": [site("x\ny", n2)] }), 400),
         (json!({ "sites": [site("x", "a b")] }), 400),
+        (json!({ "sites": [{ "name": "", "addresses": [] }] }), 400),
+        (json!({ "sites": [{ "name": "x", "addresses": [] }] }), 400),
         (json!({ "sites": [], "more": 1 }), 400),
         (json!({ "sites": [], "expected": [site("site2", n2)] }), 409),
     ] {

@@ -29,6 +29,7 @@ impl ClusterDesk {
     pub(crate) fn change_sites(&self, body: &[u8]) -> Result<(), OrderError> {
         let change: SitesChange =
             read(body, "{\"sites\": [{\"name\": ..., \"addresses\": [...]}]}")?;
+        change.sites.iter().chain(change.expected.iter().flatten()).try_for_each(has_addresses)?;
         let view = Arc::clone(&self.state().view);
         let (held, wanted) = (items_of(&sites_of(&view)), items_of(&change.sites));
         if change.expected.is_some_and(|expected| !is_same(&items_of(&expected), &held)) {
@@ -68,13 +69,7 @@ impl ClusterDesk {
     /// Takes the site that is to be asked, and returns it with what asks it.
     pub(crate) fn probe(&self, body: &[u8]) -> Result<(SiteProbe, NamedSite), OrderError> {
         let site: NamedSite = read(body, "{\"name\": ..., \"addresses\": [...]}")?;
-        let count = site.addresses.len();
-        if !(1..=ADDRESSES_MAX).contains(&count) {
-            return Err(OrderError::Wrong(format!(
-                "expected 1 to {ADDRESSES_MAX} addresses of a site, got {count}; name two nodes of \
-                 it"
-            )));
-        }
+        has_addresses(&site)?;
         read_items(items_of(std::slice::from_ref(&site)))?;
         Ok(((self.source()?.probe)(), site))
     }
@@ -83,6 +78,16 @@ impl ClusterDesk {
 fn read<T: for<'d> Deserialize<'d>>(body: &[u8], form: &str) -> Result<T, OrderError> {
     serde_json::from_slice(body)
         .map_err(|error| OrderError::Wrong(format!("expected JSON of the form {form}: {error}")))
+}
+
+fn has_addresses(site: &NamedSite) -> Result<(), OrderError> {
+    let count = site.addresses.len();
+    if (1..=ADDRESSES_MAX).contains(&count) {
+        return Ok(());
+    }
+    Err(OrderError::Wrong(format!(
+        "expected 1 to {ADDRESSES_MAX} addresses of a site, got {count}; name two nodes of it"
+    )))
 }
 
 /// The other sites of a view.
