@@ -294,6 +294,17 @@ fn mistakes_with_sites_are_told_and_change_nothing() {
     apart.expect(1, "members disagree about sites");
     cluster.site_order(1, &["remove", "site9"]).expect(0, "site9 removed: 2 nodes tell");
     assert_eq!(cluster.sites_of(0), [""; 0]);
+    // A file that cannot be written. It says who was told before.
+    let good = cluster.text(1);
+    fs::write(cluster.file(1, "toml"), "not TOML").expect("writable");
+    let broken = cluster.site_order(0, &["remove", "site9"]);
+    broken.expect(0, "nothing to do");
+    let broken = cluster.site_order(0, &["add", "site2", n2]);
+    broken.expect(1, &format!("{n1}: ")).expect(1, &format!("Changed so far: {n0}. Repair that"));
+    assert_eq!(cluster.sites_of(0), ["site2"]);
+    fs::write(cluster.file(1, "toml"), good).expect("writable");
+    let back = cluster.site_order(0, &["remove", "site2", "--running"]);
+    back.expect(0, "site2 removed: 2 nodes tell");
     // A member that does not answer is told of before any other is told anything.
     let mut cluster = cluster;
     cluster.kill(1);

@@ -162,11 +162,30 @@ impl SiteWork<'_> {
     }
 
     fn tell(&self, tellings: &[Telling]) -> Result<(), String> {
-        for Telling { node, held, wanted } in tellings {
+        for (at, Telling { node, held, wanted }) in tellings.iter().enumerate() {
             let body = json!({ "sites": document(wanted), "expected": document(held) });
-            self.nodes.order(node, "PUT", "/cluster/sites", Some(&body))?;
+            let told = self.nodes.order(node, "PUT", "/cluster/sites", Some(&body));
+            told.map_err(|why| self.broken_off(&why, &tellings[..at]))?;
         }
         Ok(())
+    }
+
+    /// Says which nodes an order has changed that cannot go on.
+    fn broken_off(&self, why: &str, told: &[Telling]) -> String {
+        if told.is_empty() {
+            return format!("{why}. No node was told anything");
+        }
+        let nodes: Vec<&str> = told.iter().map(|telling| telling.node.as_str()).collect();
+        let opposite = match self.order {
+            SiteOrder::Add(..) => "remove SITE",
+            SiteOrder::Remove(_) => "add SITE ADDRESS...",
+        };
+        format!(
+            "{why}. Changed so far: {}. Repair that and run the same command again, it goes on, or \
+             take it back with chronos site {}",
+            nodes.join(" "),
+            opposite.replace("SITE", self.order.site())
+        )
     }
 
     /// Waits until all nodes have offered the site all that it lacks.
