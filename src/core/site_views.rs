@@ -12,7 +12,7 @@ use super::Core;
 impl Core {
     /// What this node says of itself to another site that asks for its members.
     pub fn site_news(&self, now: Now) -> SiteNews {
-        let since = self.hello().complete_since.unwrap_or(WallMs(0));
+        let since = self.complete_since.at_start().unwrap_or(WallMs(0));
         SiteNews { wall: now.wall, sites: self.view().sites_digest(), since }
     }
 

@@ -1,6 +1,6 @@
 //! What a site says of itself beside its members: what its wall clock shows, a digest of its list
-//! of sites, and since when the node that answers has all that it acknowledged. A node that has
-//! lost its disk, or has none, has that since its start.
+//! of sites, and since when the node that answers had all that it acknowledged, as its process
+//! began. A node that has lost its disk, or has none, has that since its start.
 //!
 //! ```text
 //! X-Chronos-Site: wall=1700000000000 sites=9f1b0a2c since=1699990000000
@@ -20,7 +20,8 @@ pub struct SiteNews {
     pub wall: WallMs,
     /// A digest of the names of all sites that the node knows, its own included.
     pub sites: u32,
-    /// Since when the node that answers has all that it acknowledged, by its wall clock.
+    /// Since when the node that answers had all that it acknowledged as its process began, by its
+    /// wall clock.
     pub since: WallMs,
 }
 

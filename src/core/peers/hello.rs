@@ -89,18 +89,37 @@ pub struct Connected {
 /// Since when all shards of a node hold what they acknowledged: the latest of them counts. The
 /// cores of a node share one.
 #[derive(Clone, Debug, Default)]
-pub struct CompleteSince(Arc<AtomicU64>);
+pub struct CompleteSince {
+    since: Arc<AtomicU64>,
+    at_start: Arc<AtomicU64>,
+}
 
 impl CompleteSince {
     /// Tells that a shard has been complete since a moment, and not before.
     pub fn note(&self, since: WallMs) {
-        self.0.fetch_max(since.0, Relaxed);
+        self.since.fetch_max(since.0, Relaxed);
+    }
+
+    /// The same, as the process begins.
+    pub fn note_start(&self, since: WallMs) {
+        self.at_start.fetch_max(since.0, Relaxed);
+        self.note(since);
     }
 
     /// Since when all of them are complete; `None`: nothing was told yet.
     pub fn get(&self) -> Option<WallMs> {
-        Some(WallMs(self.0.load(Relaxed))).filter(|since| since.0 > 0)
+        moment(&self.since)
     }
+
+    /// Since when all of them were complete as the process began. What they refused since, for lack
+    /// of room, does not count.
+    pub fn at_start(&self) -> Option<WallMs> {
+        moment(&self.at_start)
+    }
+}
+
+fn moment(since: &AtomicU64) -> Option<WallMs> {
+    Some(WallMs(since.load(Relaxed))).filter(|since| since.0 > 0)
 }
 
 /// What a core knows of its process.
@@ -112,4 +131,19 @@ pub struct Identity {
     pub accepts_strangers: bool,
     /// Since when the shards of the process are complete.
     pub complete_since: CompleteSince,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_later_does_not_count_as_lost_at_the_start() {
+        let complete = CompleteSince::default();
+        assert_eq!((complete.get(), complete.at_start()), (None, None));
+        [3, 5, 4].iter().for_each(|since| complete.note_start(WallMs(*since)));
+        complete.clone().note(WallMs(9));
+        assert_eq!(complete.get(), Some(WallMs(9)), "the latest of all shards");
+        assert_eq!(complete.at_start(), Some(WallMs(5)));
+    }
 }
