@@ -402,10 +402,7 @@ impl Core {
         let since = self.shard.complete_since();
         if self.told_complete != since {
             // It is told first when the shard has what its journal knows.
-            match self.told_complete {
-                WallMs(0) => self.complete_since.note_start(since),
-                _ => self.complete_since.note(since),
-            }
+            self.complete_since.note(since, self.told_complete == WallMs(0));
             self.told_complete = since;
         }
     }

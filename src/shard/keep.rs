@@ -92,8 +92,8 @@ impl Shard {
     }
 
     /// Whether no site has returned lately. A site that is back asks about all that it holds, about
-    /// as much as this core holds, and tells its copies one after the other, each in a round trip. A
-    /// copy that the site wrote down before it heard of the tombstone may come long after.
+    /// as much as this core holds, and tells its copies one after the other, each in a round trip.
+    /// A copy that the site wrote down before it heard of the tombstone may come long after.
     fn has_heard_sites(&self, tick: Tick) -> bool {
         let back_at = self.peers.site_returned_at;
         let counts = self.records.counts();

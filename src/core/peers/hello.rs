@@ -95,15 +95,13 @@ pub struct CompleteSince {
 }
 
 impl CompleteSince {
-    /// Tells that a shard has been complete since a moment, and not before.
-    pub fn note(&self, since: WallMs) {
+    /// Tells that a shard has been complete since a moment, and not before; `is_start`: as the
+    /// process begins.
+    pub fn note(&self, since: WallMs, is_start: bool) {
         self.since.fetch_max(since.0, Relaxed);
-    }
-
-    /// The same, as the process begins.
-    pub fn note_start(&self, since: WallMs) {
-        self.at_start.fetch_max(since.0, Relaxed);
-        self.note(since);
+        if is_start {
+            self.at_start.fetch_max(since.0, Relaxed);
+        }
     }
 
     /// Since when all of them are complete; `None`: nothing was told yet.
@@ -141,8 +139,8 @@ mod tests {
     fn what_is_refused_later_does_not_count_as_lost_at_the_start() {
         let complete = CompleteSince::default();
         assert_eq!((complete.get(), complete.at_start()), (None, None));
-        [3, 5, 4].iter().for_each(|since| complete.note_start(WallMs(*since)));
-        complete.clone().note(WallMs(9));
+        [3, 5, 4].iter().for_each(|since| complete.note(WallMs(*since), true));
+        complete.clone().note(WallMs(9), false);
         assert_eq!(complete.get(), Some(WallMs(9)), "the latest of all shards");
         assert_eq!(complete.at_start(), Some(WallMs(5)));
     }
