@@ -428,7 +428,11 @@ fn clients_that_hold_connections_leave_files_for_callbacks() {
     let refused = || {
         let told = request(node.admin, "GET", "/metrics", "").ok()?.body;
         let of = |line: &str| {
-            line.strip_prefix("chronos_connections_refused_total")?.rsplit(' ').next()?.parse().ok()
+            line.strip_prefix("chronos_connections_refused_total")?
+                .rsplit(' ')
+                .next()?
+                .parse::<f64>()
+                .ok()
         };
         Some(told.lines().filter_map(of).sum::<f64>())
     };
