@@ -84,6 +84,12 @@ impl Shard {
         self.records.transition(slot, Next::Tombstone(again));
     }
 
+    /// Records that this shard holds.
+    pub(crate) fn records_held(&self) -> u64 {
+        let counts = self.records.counts();
+        counts.timers + counts.tombstones
+    }
+
     /// Whether all peers that were away have been shown what they missed. A peer that answers a
     /// dial and falls silent again seems alive until it is declared dead.
     pub(super) fn is_settled(&self, tick: Tick) -> bool {
@@ -96,8 +102,7 @@ impl Shard {
     /// A copy that the site wrote down before it heard of the tombstone may come long after.
     fn has_heard_sites(&self, tick: Tick) -> bool {
         let back_at = self.peers.site_returned_at;
-        let counts = self.records.counts();
-        let asks_ms = (counts.timers + counts.tombstones) * ASKS_MS_EACH;
+        let asks_ms = self.records_held() * ASKS_MS_EACH;
         back_at == Tick(0) || back_at + self.config.cluster.tombstone_hold_ms + asks_ms <= tick
     }
 

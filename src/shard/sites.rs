@@ -61,12 +61,6 @@ impl Shard {
         }
     }
 
-    /// Records that this shard holds.
-    pub(crate) fn records_held(&self) -> u64 {
-        let counts = self.records.counts();
-        counts.timers + counts.tombstones
-    }
-
     /// Answers another site's question about a timer; `None`: the answer comes from other nodes.
     pub(super) fn compare(
         &mut self,
